@@ -20,7 +20,7 @@ void json_fini(struct json *j) {
     *j = (struct json){0};
 }
 
-static void put(struct json *j, const char *s, size_t n) {
+static void json_append(struct json *j, const char *s, size_t n) {
     if (j->failed) return;
     if (j->length + n >= j->capacity) {
         size_t capacity = (j->length + n + 64) * 2;
@@ -36,48 +36,48 @@ static void put(struct json *j, const char *s, size_t n) {
 }
 
 static void put_quoted(struct json *j, const char *s) {
-    put(j, "\"", 1);
+    json_append(j, "\"", 1);
     for (size_t n = strlen(s), step; n; s += step, n -= step) {
         char escape[8];
         step = text_utf8(s, n);
         if (*s == '"' || *s == '\\') {
             snprintf(escape, sizeof escape, "\\%c", *s);
-            put(j, escape, 2);
+            json_append(j, escape, 2);
         } else if (step == 1 && (unsigned char)*s < 0x20) {
             snprintf(escape, sizeof escape, "\\u%04x", (unsigned)*s);
-            put(j, *s == '\n' ? "\\n" : *s == '\t' ? "\\t" : escape, *s == '\n' || *s == '\t' ? 2 : 6);
+            json_append(j, *s == '\n' ? "\\n" : *s == '\t' ? "\\t" : escape, *s == '\n' || *s == '\t' ? 2 : 6);
         } else if (step) {
-            put(j, s, step);
+            json_append(j, s, step);
         } else { /* no character: one byte becomes U+FFFD */
-            put(j, "\xEF\xBF\xBD", 3);
+            json_append(j, "\xEF\xBF\xBD", 3);
             step = 1;
         }
     }
-    put(j, "\"", 1);
+    json_append(j, "\"", 1);
 }
 
 static void put_key(struct json *j, const char *key) {
-    if (j->comma) put(j, ",", 1);
+    if (j->comma) json_append(j, ",", 1);
     if (key) {
         put_quoted(j, key);
-        put(j, ":", 1);
+        json_append(j, ":", 1);
     }
     j->comma = true;
 }
 
 void json_raw(struct json *j, const char *key, const char *text) {
     put_key(j, key);
-    put(j, text, strlen(text));
+    json_append(j, text, strlen(text));
 }
 
 void json_open(struct json *j, const char *key, char bracket) {
     put_key(j, key);
-    put(j, &bracket, 1);
+    json_append(j, &bracket, 1);
     j->comma = false;
 }
 
 void json_close(struct json *j, char bracket) {
-    put(j, &bracket, 1);
+    json_append(j, &bracket, 1);
     j->comma = true;
 }
 
@@ -86,7 +86,7 @@ void json_string(struct json *j, const char *key, const char *value) {
     if (value)
         put_quoted(j, value);
     else
-        put(j, "null", 4);
+        json_append(j, "null", 4);
 }
 
 void json_int(struct json *j, const char *key, int64_t value) {
@@ -143,17 +143,17 @@ struct reader {
     int entries, depth;
 };
 
-static enum error wrong(const struct reader *r, const char *what) {
+static enum error json_wrong(const struct reader *r, const char *what) {
     return FAIL(ERR_DATA, "JSON: %s at byte %zu", what, r->at);
 }
 
 /* The next byte, or -1 at the end. */
-static int peek(const struct reader *r) {
+static int json_peek(const struct reader *r) {
     return r->at < r->n ? (unsigned char)r->text[r->at] : -1;
 }
 
-static bool take(struct reader *r, char c) {
-    if (peek(r) != c) return false;
+static bool json_take(struct reader *r, char c) {
+    if (json_peek(r) != c) return false;
     r->at++;
     return true;
 }
@@ -162,7 +162,7 @@ static void skip_space(struct reader *r) {
     while (r->at < r->n && memchr(" \t\r\n", r->text[r->at], 4)) r->at++;
 }
 
-static enum error push(struct reader *r, struct json_value v) {
+static enum error json_push(struct reader *r, struct json_value v) {
     if (r->height == r->room) {
         size_t room = r->room ? r->room * 2 : 64;
         struct json_value *stack = realloc(r->stack, room * sizeof *stack);
@@ -174,11 +174,11 @@ static enum error push(struct reader *r, struct json_value v) {
     return ERR_NONE;
 }
 
-static bool hex4(struct reader *r, uint32_t *out) {
+static bool json_hex4(struct reader *r, uint32_t *out) {
     *out = 0;
     for (int i = 0; i < 4; i++) {
         static const char digits[] = "0123456789abcdef";
-        int c = peek(r);
+        int c = json_peek(r);
         const char *d = c > 0 ? strchr(digits, c | (c >= 'A' && c <= 'F' ? 0x20 : 0)) : NULL;
         if (!d) return false;
         *out = *out << 4 | (uint32_t)(d - digits);
@@ -198,24 +198,24 @@ static char *utf8_put(char *to, uint32_t code) {
 /* After "\u". A pair of surrogates is one character; one alone is none. */
 static enum error read_unicode(struct reader *r, char **to) {
     uint32_t code, low;
-    if (!hex4(r, &code)) return wrong(r, "four hexadecimal digits are missing");
+    if (!json_hex4(r, &code)) return json_wrong(r, "four hexadecimal digits are missing");
     if (code >= 0xD800 && code < 0xDC00) {
-        bool pair = take(r, '\\') && take(r, 'u') && hex4(r, &low) && low >= 0xDC00 && low < 0xE000;
-        if (!pair) return wrong(r, "half a surrogate pair");
+        bool pair = json_take(r, '\\') && json_take(r, 'u') && json_hex4(r, &low) && low >= 0xDC00 && low < 0xE000;
+        if (!pair) return json_wrong(r, "half a surrogate pair");
         code = 0x10000 + ((code & 0x3FF) << 10 | (low & 0x3FF));
     } else if (code >= 0xDC00 && code < 0xE000) {
-        return wrong(r, "half a surrogate pair");
+        return json_wrong(r, "half a surrogate pair");
     }
-    if (!code) return wrong(r, "NUL in a string");
+    if (!code) return json_wrong(r, "NUL in a string");
     *to = utf8_put(*to, code);
     return ERR_NONE;
 }
 
 static enum error read_escape(struct reader *r, char **to) {
     static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
-    int c = peek(r);
+    int c = json_peek(r);
     const char *found = c > 0 ? strchr(letters, c) : NULL;
-    if (!found && c != 'u') return wrong(r, "unknown escape");
+    if (!found && c != 'u') return json_wrong(r, "unknown escape");
     r->at++;
     if (!found) return read_unicode(r, to);
     *(*to)++ = meanings[found - letters];
@@ -229,27 +229,27 @@ static enum error string_span(const struct reader *r, size_t *span) {
             i++;
         } else if (r->text[i] == '"') {
             *span = i - r->at;
-            return *span > (size_t)r->limits.text ? wrong(r, "a string is too long") : ERR_NONE;
+            return *span > (size_t)r->limits.text ? json_wrong(r, "a string is too long") : ERR_NONE;
         }
     }
-    return wrong(r, "a string has no end");
+    return json_wrong(r, "a string has no end");
 }
 
 static enum error read_string(struct reader *r, const char **out) {
     size_t span = 0, step;
-    if (!take(r, '"')) return wrong(r, "a string is missing");
+    if (!json_take(r, '"')) return json_wrong(r, "a string is missing");
     TRY(string_span(r, &span));
     char *to = pool_alloc(r->pool, span + 1);
     if (!to) return ERR_MEMORY;
     *out = to;
-    while (!take(r, '"')) {
+    while (!json_take(r, '"')) {
         const char *p = r->text + r->at;
-        if (take(r, '\\')) {
+        if (json_take(r, '\\')) {
             TRY(read_escape(r, &to));
             continue;
         }
-        if ((unsigned char)*p < 0x20) return wrong(r, "control character in a string");
-        if (!(step = text_utf8(p, r->n - r->at))) return wrong(r, "bad UTF-8");
+        if ((unsigned char)*p < 0x20) return json_wrong(r, "control character in a string");
+        if (!(step = text_utf8(p, r->n - r->at))) return json_wrong(r, "bad UTF-8");
         memcpy(to, p, step);
         to += step;
         r->at += step;
@@ -259,30 +259,30 @@ static enum error read_string(struct reader *r, const char **out) {
 
 static bool take_digits(struct reader *r) {
     size_t from = r->at;
-    while (peek(r) >= '0' && peek(r) <= '9') r->at++;
+    while (json_peek(r) >= '0' && json_peek(r) <= '9') r->at++;
     return r->at > from;
 }
 
 static enum error read_number(struct reader *r, struct json_value *v) {
     size_t from = r->at;
-    take(r, '-');
-    if (!take(r, '0') && !take_digits(r)) return wrong(r, "a value is missing");
+    json_take(r, '-');
+    if (!json_take(r, '0') && !take_digits(r)) return json_wrong(r, "a value is missing");
     v->is_integer = true;
-    if (take(r, '.')) {
+    if (json_take(r, '.')) {
         v->is_integer = false;
-        if (!take_digits(r)) return wrong(r, "digits are missing");
+        if (!take_digits(r)) return json_wrong(r, "digits are missing");
     }
-    if (take(r, 'e') || take(r, 'E')) {
+    if (json_take(r, 'e') || json_take(r, 'E')) {
         v->is_integer = false;
-        if (!take(r, '+')) take(r, '-');
-        if (!take_digits(r)) return wrong(r, "digits are missing");
+        if (!json_take(r, '+')) json_take(r, '-');
+        if (!take_digits(r)) return json_wrong(r, "digits are missing");
     }
-    if (r->at - from > (size_t)r->limits.text) return wrong(r, "a number is too long");
+    if (r->at - from > (size_t)r->limits.text) return json_wrong(r, "a number is too long");
     v->kind = JSON_NUMBER;
     v->text = pool_strndup(r->pool, r->text + from, r->at - from);
     if (!v->text) return ERR_MEMORY;
     v->number = strtod(v->text, NULL);
-    if (!isfinite(v->number)) return wrong(r, "a number is too large");
+    if (!isfinite(v->number)) return json_wrong(r, "a number is too large");
     errno = 0;
     if (v->is_integer) v->integer = strtoll(v->text, NULL, 10);
     v->is_integer = v->is_integer && !errno;
@@ -303,10 +303,10 @@ static enum error read_word(struct reader *r, struct json_value *v) {
         v->truth = words[i].truth;
         return ERR_NONE;
     }
-    return wrong(r, "a value is missing");
+    return json_wrong(r, "a value is missing");
 }
 
-static int by_key(const void *a, const void *b) {
+static int json_by_key(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
@@ -316,7 +316,7 @@ static enum error check_keys(struct reader *r, const struct json_value *v, int c
     const char **keys = malloc((size_t)count * sizeof *keys);
     if (!keys) return FAIL(ERR_MEMORY, "JSON: cannot allocate %d keys", count);
     for (int i = 0; i < count; i++) keys[i] = v[i].key;
-    qsort(keys, (size_t)count, sizeof *keys, by_key);
+    qsort(keys, (size_t)count, sizeof *keys, json_by_key);
     enum error err = ERR_NONE;
     for (int i = 1; i < count && err == ERR_NONE; i++)
         if (!strcmp(keys[i - 1], keys[i]))
@@ -327,7 +327,7 @@ static enum error check_keys(struct reader *r, const struct json_value *v, int c
 }
 
 /* The stack from 'base' up becomes v's children. */
-static enum error adopt(struct reader *r, size_t base, struct json_value *v) {
+static enum error json_adopt(struct reader *r, size_t base, struct json_value *v) {
     size_t count = r->height - base, bytes = count * sizeof *r->stack;
     struct json_value *children = pool_alloc(r->pool, bytes);
     if (!children) return ERR_MEMORY;
@@ -342,33 +342,33 @@ static enum error read_value(struct reader *r, struct json_value *v);
 
 static enum error read_container(struct reader *r, struct json_value *v) {
     size_t base = r->height;
-    char end = take(r, '{') ? '}' : ']';
+    char end = json_take(r, '{') ? '}' : ']';
     v->kind = end == '}' ? JSON_OBJECT : JSON_ARRAY;
     if (end == ']') r->at++;
-    if (++r->depth > r->limits.depth) return wrong(r, "too deep");
+    if (++r->depth > r->limits.depth) return json_wrong(r, "too deep");
     skip_space(r);
-    for (bool more = !take(r, end); more;) {
+    for (bool more = !json_take(r, end); more;) {
         struct json_value child = {0};
         skip_space(r);
         if (end == '}') {
             TRY(read_string(r, &child.key));
             skip_space(r);
-            if (!take(r, ':')) return wrong(r, "':' is missing");
+            if (!json_take(r, ':')) return json_wrong(r, "':' is missing");
         }
         TRY(read_value(r, &child));
-        TRY(push(r, child));
+        TRY(json_push(r, child));
         skip_space(r);
-        more = take(r, ',');
-        if (!more && !take(r, end)) return wrong(r, "',' or a closing bracket is missing");
+        more = json_take(r, ',');
+        if (!more && !json_take(r, end)) return json_wrong(r, "',' or a closing bracket is missing");
     }
     r->depth--;
-    return adopt(r, base, v);
+    return json_adopt(r, base, v);
 }
 
 static enum error read_value(struct reader *r, struct json_value *v) {
-    if (++r->entries > r->limits.entries) return wrong(r, "too many values");
+    if (++r->entries > r->limits.entries) return json_wrong(r, "too many values");
     skip_space(r);
-    int c = peek(r);
+    int c = json_peek(r);
     if (c == '{' || c == '[') return read_container(r, v);
     if (c == '"') {
         v->kind = JSON_STRING;
@@ -386,7 +386,7 @@ enum error json_parse(const char *text, size_t n, struct json_limits limits, str
     free(r.stack);
     TRY(err);
     skip_space(&r);
-    if (r.at < n) return wrong(&r, "more text after the value");
+    if (r.at < n) return json_wrong(&r, "more text after the value");
     *out = root;
     return ERR_NONE;
 }

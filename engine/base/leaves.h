@@ -57,7 +57,7 @@ static inline int leaves_subtrees(int from, int to) {
     return count;
 }
 
-/* The tree as a program: terms that begin at these positions, ascending, are taken in one after another, and behind term
+/* The tree as a program: terms that begin at these positions, ascending, are taken in one after another, and after term
  * i adds[i] times the last two that are left become their sum. (Two meet where the tree first has both of them, and as
  * soon as that has no place for the next term.) */
 static inline void leaves_adds(const int *leaf, int n, uint8_t *adds) {

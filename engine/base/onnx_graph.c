@@ -17,7 +17,7 @@ const char *onnx_name(struct onnx_graph *g, const char *of, const char *what) {
 }
 
 /* "axis=1", "pads=1,1", "epsilon=f1e-05" */
-static void attribute(struct proto *p, const char *text) {
+static void onnx_attribute(struct proto *p, const char *text) {
     size_t at = proto_open(p, NODE_ATTRIBUTE), n = strcspn(text, "=");
     const char *value = text + n + 1;
     bool list = n > 1 && (text[n - 1] == 's' || !strncmp(text, "kernel_shape", n) || !strncmp(text, "perm", n)) &&
@@ -40,7 +40,7 @@ const char *onnx_node(struct onnx_graph *g, const char *op, const char *out, con
     proto_text(p, NODE_OUTPUT, out);
     proto_text(p, NODE_NAME, out);
     proto_text(p, NODE_OP, op);
-    for (; *attributes; attributes++) attribute(p, *attributes);
+    for (; *attributes; attributes++) onnx_attribute(p, *attributes);
     proto_close(p, at);
     return out;
 }

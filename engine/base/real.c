@@ -5,7 +5,7 @@
  *   exp   x log2(e) is a whole number n and a fraction u: 2^n times e^t, t = u ln 2. The series of e^(t / 8), squared
  *         three times.
  *   log   x = 2^k m with m next to 1, and ln m = 2 artanh s = 2 (s + s^3 / 3 + s^5 / 5 + ...) of s = (m - 1) / (m + 1).
- *   pow   e^(y ln x): the logarithm has 67 bits, as y ln x may be 745 and must have some 57 behind the point.
+ *   pow   e^(y ln x): the logarithm has 67 bits, as y ln x may be 745 and must have some 57 after the point.
  *   cos   x 2 / pi is a quadrant and a fraction of it (Payne and Hanek: only those bits of 2 / pi are multiplied that
  *         give no whole turns), then the series of sin or cos. */
 #include "engine/base/real.h"
@@ -37,11 +37,11 @@ static double with_bits(uint64_t bits) {
     return x;
 }
 
-static bool is_nan(double x) {
+static bool real_is_nan(double x) {
     return bits_of(x) << 1 > not_finite << 1;
 }
 
-static bool is_infinite(double x) {
+static bool real_is_infinite(double x) {
     return bits_of(x) << 1 == not_finite << 1;
 }
 
@@ -162,22 +162,22 @@ static inline struct finer log_of(struct number x, bool close) {
 }
 
 double real_exp(double x) {
-    if (is_nan(x)) return x;
-    if (is_infinite(x)) return bits_of(x) & top ? 0 : x;
+    if (real_is_nan(x)) return x;
+    if (real_is_infinite(x)) return bits_of(x) & top ? 0 : x;
     struct number n = number_of(x);
     return exp_of((struct finer){n.negative, n.e, (wide)n.m << 64});
 }
 
 double real_log(double x) {
-    if (is_nan(x)) return x;
+    if (real_is_nan(x)) return x;
     if (bits_of(x) << 1 == 0) return -(double)INFINITY;
     if (bits_of(x) & top) return (double)NAN;
-    if (is_infinite(x)) return x;
+    if (real_is_infinite(x)) return x;
     struct finer log = log_of(number_of(x), false);
     return number_round((struct number){log.negative, log.e, (uint64_t)(log.m >> 64)});
 }
 
-static bool is_whole(double y, bool *odd) {
+static bool real_is_whole(double y, bool *odd) {
     struct number n = number_of(y);
     *odd = n.m && n.e >= 0 && n.e <= 63 && n.m << n.e == top;
     return n.m == 0 || (n.e >= 0 && (n.e >= 63 || n.m << n.e << 1 == 0));
@@ -187,20 +187,20 @@ static bool is_whole(double y, bool *odd) {
 static bool pow_of_ends(double x, double y, bool odd, double *out) {
     bool below = bits_of(y) & top;
     if (bits_of(y) << 1 == 0 || x == 1) return *out = 1, true;
-    if (is_nan(x) || is_nan(y)) return *out = (double)NAN, true;
+    if (real_is_nan(x) || real_is_nan(y)) return *out = (double)NAN, true;
     bool x_zero = bits_of(x) << 1 == 0;
-    if (x_zero || is_infinite(x)) {
+    if (x_zero || real_is_infinite(x)) {
         double size = x_zero == below ? (double)INFINITY : 0;
         return *out = odd && bits_of(x) & top ? -size : size, true;
     }
-    if (!is_infinite(y)) return false;
+    if (!real_is_infinite(y)) return false;
     if (x == -1) return *out = 1, true;
     bool grows = number_of(x).e >= 0;
     return *out = grows != below ? (double)INFINITY : 0, true;
 }
 
 double real_pow(double x, double y) {
-    bool odd = false, whole = is_infinite(y) || (!is_nan(y) && is_whole(y, &odd));
+    bool odd = false, whole = real_is_infinite(y) || (!real_is_nan(y) && real_is_whole(y, &odd));
     double end;
     if (pow_of_ends(x, y, odd, &end)) return end;
     struct number n = number_of(x), by = number_of(y);
@@ -214,7 +214,7 @@ double real_pow(double x, double y) {
 }
 
 /* ---- sin and cos ----------------------------------------------------------------------------- */
-/* 2 / pi behind 128 zeros. */
+/* 2 / pi after 128 zeros. */
 static const uint64_t two_over_pi[] = {0,
                                        0,
                                        0xa2f9836e4e441529,
@@ -277,12 +277,12 @@ static double number_sine(struct number n, int quarters) {
 }
 
 double real_sin(double x) {
-    if (is_nan(x) || is_infinite(x)) return (double)NAN;
+    if (real_is_nan(x) || real_is_infinite(x)) return (double)NAN;
     return number_sine(number_of(x), 0);
 }
 
 double real_cos(double x) {
-    if (is_nan(x) || is_infinite(x)) return (double)NAN;
+    if (real_is_nan(x) || real_is_infinite(x)) return (double)NAN;
     return number_sine(number_of(x), 1);
 }
 

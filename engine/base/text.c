@@ -127,14 +127,14 @@ bool text_rate(const char *s, double *out) {
 
 enum { NAME_MAX_LENGTH = 64 }; /* longer ones are near to nothing */
 
-static int least(int a, int b, int c) {
+static int least_of_three(int a, int b, int c) {
     int m = a < b ? a : b;
     return m < c ? m : c;
 }
 
 /* Edits (insert, delete, replace, swap of neighbours) from a to b, upper and lower case being the
  * same: the classic table, of which three rows are kept because a swap looks two rows back. */
-static int distance(const char *a, size_t na, const char *b, size_t nb) {
+static int edit_distance(const char *a, size_t na, const char *b, size_t nb) {
     int rows[3][NAME_MAX_LENGTH + 1];
     int *before = rows[0], *last = rows[1], *now = rows[2];
     for (size_t j = 0; j <= nb; j++) last[j] = (int)j;
@@ -142,7 +142,7 @@ static int distance(const char *a, size_t na, const char *b, size_t nb) {
         now[0] = (int)i;
         for (size_t j = 1; j <= nb; j++) {
             int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
-            now[j] = least(last[j] + 1, now[j - 1] + 1, last[j - 1] + (x != y));
+            now[j] = least_of_three(last[j] + 1, now[j - 1] + 1, last[j - 1] + (x != y));
             if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) && y == tolower((unsigned char)a[i - 2]) &&
                 before[j - 2] + 1 < now[j])
                 now[j] = before[j - 2] + 1;
@@ -162,7 +162,7 @@ const char *text_nearest(const char *name, const char *const *names, int n) {
     for (int i = 0; i < n; i++) {
         size_t other = strlen(names[i]), gap = other > length ? other - length : length - other;
         if (other > NAME_MAX_LENGTH) continue;
-        int d = distance(name, length, names[i], other);
+        int d = edit_distance(name, length, names[i], other);
         if ((size_t)d >= length || d > best || (d == best && gap >= best_gap)) continue;
         best = d, best_gap = gap, nearest = names[i]; /* of equals, the one of like length */
     }

@@ -43,7 +43,7 @@ static yaml_mark_t mark_of_offset(const struct parse *p, size_t offset) {
 
 /* ---- events ---- */
 
-static bool is_tab(const struct parse *p, yaml_mark_t mark) {
+static bool tree_is_tab(const struct parse *p, yaml_mark_t mark) {
     const char *line = p->text;
     for (size_t i = 0; line && i < mark.line; i++) {
         line = strchr(line, '\n');
@@ -63,7 +63,7 @@ static enum error fail_syntax(struct parse *p) {
     }
     struct node at = node_begin(p, y->problem_mark);
     const char *problem = y->problem ? y->problem : "bad YAML";
-    if (is_tab(p, y->problem_mark))
+    if (tree_is_tab(p, y->problem_mark))
         config_error(p->e, &at, false, "a tab cannot indent YAML\nuse spaces");
     else if (y->context && p->text)
         config_error(p->e, &at, false, "%s\n%s, begun at %zu:%zu", problem, y->context, y->context_mark.line + 1,
@@ -152,7 +152,7 @@ static bool usable_key(struct parse *p, const struct node *key) {
     return false;
 }
 
-static int by_key(const void *a, const void *b) {
+static int tree_by_key(const void *a, const void *b) {
     const struct node *x = *(struct node *const *)a, *y = *(struct node *const *)b;
     int order = strcmp(x->key, y->key);
     if (order) return order;
@@ -175,7 +175,7 @@ static enum error drop_duplicates(struct parse *p, struct node *map) {
     struct node **sorted = pool_alloc(p->pool, bytes);
     if (!sorted) return ERR_MEMORY;
     memcpy(sorted, map->items, bytes);
-    qsort(sorted, (size_t)map->count, sizeof *sorted, by_key);
+    qsort(sorted, (size_t)map->count, sizeof *sorted, tree_by_key);
     const struct node *first = sorted[0];
     for (int i = 1; i < map->count; i++) {
         struct node *node = sorted[i];
@@ -283,11 +283,11 @@ static enum error parse_text(struct parse *p, const char *text, size_t n, struct
     return err;
 }
 
-static bool is_nothing(const struct node *node) {
+static bool tree_is_nothing(const struct node *node) {
     return node->kind == NODE_SCALAR && node->text && !*node->text && !node->quoted;
 }
 
-static enum error too_large(struct config_errors *e, const char *source) {
+static enum error tree_refuse_large(struct config_errors *e, const char *source) {
     struct node at = {.source = source, .line = 1, .col = 1};
     config_error(e, &at, false, "larger than %d bytes, which is the most a configuration may have", FILE_LIMIT);
     return FAIL(ERR_CONFIG, "'%s' is too large", source);
@@ -298,7 +298,7 @@ enum error tree_parse(const char *text, size_t n, const char *source, struct poo
     struct parse p = {.pool = pool, .e = e, .source = pool_strndup(pool, source, strlen(source))};
     if (!p.source) return ERR_MEMORY;
     TRY(empty_map(pool, p.source, out));
-    if (n > FILE_LIMIT) return too_large(e, source);
+    if (n > FILE_LIMIT) return tree_refuse_large(e, source);
     p.text = pool_strndup(pool, text, n);
     if (!p.text) return ERR_MEMORY;
     int before = config_errors_count(e);
@@ -308,7 +308,7 @@ enum error tree_parse(const char *text, size_t n, const char *source, struct poo
     bool clean = config_errors_count(e) == before;
     if (root && root->kind == NODE_MAP && !err) /* what follows an error of syntax would be judged by half a text */
         *out = root;
-    else if (root && clean && !is_nothing(root))
+    else if (root && clean && !tree_is_nothing(root))
         config_error(e, root, false, "a configuration is a map of keys\nas in 'mode: ddp'");
     if (config_errors_count(e) > before) return FAIL(ERR_CONFIG, "'%s' is no configuration", source);
     return ERR_NONE;
@@ -320,7 +320,7 @@ enum error tree_parse_value(const char *text, const char *source, struct pool *p
     if (!p.source) return ERR_MEMORY;
     int before = config_errors_count(e);
     struct node *node = NULL;
-    if (strlen(text) > FILE_LIMIT) return too_large(e, source);
+    if (strlen(text) > FILE_LIMIT) return tree_refuse_large(e, source);
     enum error err = parse_text(&p, text, strlen(text), &node);
     if (err && err != ERR_CONFIG) return err;
     if (config_errors_count(e) > before) return FAIL(ERR_CONFIG, "bad value in '%s'", source);

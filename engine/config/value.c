@@ -37,17 +37,17 @@ const char *value_join(const char *const *names, int n, struct pool *pool) {
 
 /* ---- reading ---- */
 
-static bool has_maximum(const struct config_field *f) {
+static bool value_has_maximum(const struct config_field *f) {
     return f->max >= f->min && !(f->min == 0 && f->max == 0) && f->max < 9e18;
 }
 
-static bool has_minimum(const struct config_field *f) {
+static bool value_has_minimum(const struct config_field *f) {
     return !(f->min == 0 && f->max == 0);
 }
 
 static enum value_fault in_range(const struct config_field *f, double value) {
-    if (has_minimum(f) && value < f->min) return VALUE_WRONG;
-    return has_maximum(f) && value > f->max ? VALUE_ABOVE : VALUE_RIGHT;
+    if (value_has_minimum(f) && value < f->min) return VALUE_WRONG;
+    return value_has_maximum(f) && value > f->max ? VALUE_ABOVE : VALUE_RIGHT;
 }
 
 /* "5ep" "0.5ep" "200st" "off" */
@@ -199,7 +199,7 @@ bool value_is_list(enum config_type type) {
 /* " >= 1", " > 0", " from 0 to 1", "". An upper bound too large to be met by accident is left out.
  */
 static const char *range_text(const struct config_field *f, struct pool *pool) {
-    bool least = has_minimum(f), most = has_maximum(f) && f->max < 1e6;
+    bool least = value_has_minimum(f), most = value_has_maximum(f) && f->max < 1e6;
     if (!least) return "";
     bool above_zero = f->min > 0 && f->min < 1e-9; /* how a table says "> 0" */
     if (most && above_zero) return pool_printf(pool, " > 0 and <= %.12g", f->max);

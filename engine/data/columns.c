@@ -7,12 +7,12 @@
 
 enum { VALUES_MOST = 1 << 16 };
 
-static int by_bytes(const void *cell, const void *category) {
+static int columns_by_bytes(const void *cell, const void *category) {
     return strcmp(cell, *(const char *const *)category);
 }
 
 int64_t column_category(const struct table_column *c, const char *cell) {
-    const char **at = bsearch(cell, c->category, (size_t)c->count, sizeof *at, by_bytes);
+    const char **at = bsearch(cell, c->category, (size_t)c->count, sizeof *at, columns_by_bytes);
     return at ? at - c->category : -1;
 }
 

@@ -174,15 +174,15 @@ const char *dataset_column_name(const struct dataset *d, int64_t k) {
 }
 
 /* ---- what a network was trained on ---- */
-bool dataset_same_name(const char *name, const char *told) {
+bool dataset_same_name(const char *name, const char *known) {
     for (size_t step; *name; name += step) {
         step = text_utf8(name, strlen(name));
         size_t as = step ? step : 3;
-        if (strncmp(told, step ? name : "\xEF\xBF\xBD", as) != 0) return false;
-        told += as;
+        if (strncmp(known, step ? name : "\xEF\xBF\xBD", as) != 0) return false;
+        known += as;
         step = step ? step : 1;
     }
-    return !*told;
+    return !*known;
 }
 
 const char *const sample_types[] = {"bytes", "floats", "tokens"};

@@ -117,7 +117,7 @@ void dataset_tell(const struct dataset *train, const struct dataset *val);
 const char *dataset_column_name(const struct dataset *d, int64_t k);
 /* Whether the name of a file or folder equals a name in a checkpoint, where bytes that are not UTF-8 have become
  * U+FFFD. */
-bool dataset_same_name(const char *name, const char *told);
+bool dataset_same_name(const char *name, const char *known);
 /* Samples without labels: a picture file (for sets of square colour pictures of bytes), or 'samples'
  * of the kind that recognises the path. */
 MUST_CHECK enum error dataset_samples(const char *path, const struct dataset *like, struct dataset **out);

@@ -15,7 +15,7 @@
     "data are a folder with a folder of pictures for each class, .csv, .txt, .npy, .bin, or the files of MNIST and "   \
     "CIFAR (engine data list)"
 
-static bool is_kind(int kind, const char *name) {
+static bool find_is_kind(int kind, const char *name) {
     int count;
     return kind >= 0 && !strcmp(dataset_kinds(&count)[kind]->section.name, name);
 }
@@ -31,7 +31,7 @@ static bool name_has(const char *name, const char *word) {
 }
 
 /* Labels in a separate file, which their set finds by the name of the samples. */
-static bool is_labels(int kind, const char *name) {
+static bool find_is_labels(int kind, const char *name) {
     static const char *const words[] = {"y", "labels", "label", "targets", "target"};
     int count;
     bool found = false;
@@ -39,7 +39,7 @@ static bool is_labels(int kind, const char *name) {
     return found && dataset_kinds(&count)[kind]->section.fields == pair_fields;
 }
 
-static bool wants_all(const char *path, const char *name) {
+static bool find_wants_all(const char *path, const char *name) {
     (void)path, (void)name;
     return true;
 }
@@ -49,7 +49,7 @@ static bool holds_pictures(const char *path, int depth, struct pool *pool) {
     struct listing l = {0};
     char inner[PATH_MAX];
     bool found = false;
-    if (listing_read(path, "", wants_all, pool, &l) != ERR_NONE) l.count = 0;
+    if (listing_read(path, "", find_wants_all, pool, &l) != ERR_NONE) l.count = 0;
     for (int64_t i = 0; i < l.count && !found; i++) found = image_is_name(l.name[i]);
     for (int64_t i = 0; i < l.count && !found && depth > 0; i++)
         found = path_join(inner, path, l.name[i]) == ERR_NONE && file_is_folder(inner) &&
@@ -70,17 +70,17 @@ struct folder {
 };
 
 static enum error sample_take(struct folder *f, int kind, const char *name) {
-    bool text = is_kind(kind, "text");
-    if (kind < 0 || is_labels(kind, name)) return ERR_NONE;
-    if (text && f->samples.count && !is_kind(f->kind, "text")) return ERR_NONE;
-    if (!text && is_kind(f->kind, "text")) f->samples.count = 0; /* what was noted is about the others */
+    bool text = find_is_kind(kind, "text");
+    if (kind < 0 || find_is_labels(kind, name)) return ERR_NONE;
+    if (text && f->samples.count && !find_is_kind(f->kind, "text")) return ERR_NONE;
+    if (!text && find_is_kind(f->kind, "text")) f->samples.count = 0; /* what was noted is about the others */
     f->mixed = f->mixed || (f->samples.count && f->kind != kind);
     f->kind = kind;
     return listing_add(&f->samples, f->pool, "", name);
 }
 
 static enum error folder_look(struct folder *f) {
-    TRY(listing_read(f->path, "", wants_all, f->pool, &f->all));
+    TRY(listing_read(f->path, "", find_wants_all, f->pool, &f->all));
     for (int64_t i = 0; i < f->all.count; i++) {
         char path[PATH_MAX];
         TRY(path_join(path, f->path, f->all.name[i]));
@@ -123,7 +123,7 @@ static enum error val_find(const struct folder *f, struct data_files *out) {
     for (int i = 0; i < 5 && at < 0; i++) at = sample_of(f, words[i]);
     if (at < 0) return ERR_NONE;
     if (!(out->val = pool_printf(f->pool, "%s/%s", f->path, f->samples.name[at]))) return ERR_MEMORY;
-    bool other = is_kind(f->kind, "csv") && columns_count(out->train) != columns_count(out->val);
+    bool other = find_is_kind(f->kind, "csv") && columns_count(out->train) != columns_count(out->val);
     if (other || !strcmp(out->val, out->train)) out->val = NULL; /* a table without its target is to be predicted */
     return ERR_NONE;
 }
@@ -170,7 +170,7 @@ static enum error folder_find(const char *path, struct pool *pool, struct data_f
 enum error data_find(const char *path, struct pool *pool, struct data_files *out) {
     struct data_files files = {.kind = -1};
     *out = (struct data_files){.kind = dataset_recognise(path), .train = path};
-    bool folder = file_is_folder(path), doubtful = is_kind(out->kind, "images") && !holds_pictures(path, 2, pool);
+    bool folder = file_is_folder(path), doubtful = find_is_kind(out->kind, "images") && !holds_pictures(path, 2, pool);
     if (out->kind >= 0 && !doubtful) return ERR_NONE;
     if (!folder) return FAIL(ERR_DATA, "%s is not a file that a data set reads\n" KNOWN, path);
     enum error err = folder_find(path, pool, &files);

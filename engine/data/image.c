@@ -7,17 +7,15 @@
 #include "engine/data/image.h"
 
 #include "engine/base/file.h"
+#include "engine/data/input.h"
 #include "engine/data/webp.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <png.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <jerror.h>
@@ -66,21 +64,10 @@ static enum error image_check_size(const char *path, int64_t width, int64_t heig
 }
 
 static enum error image_file_open(const char *path, int *fd, int64_t *size) {
-    struct stat st;
-    *size = 0;
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (*fd < 0) return FAIL(ERR_INPUT, "cannot read %s: %s", path, strerror(errno));
-    enum error err = ERR_NONE;
-    if (fstat(*fd, &st) != 0 || !S_ISREG(st.st_mode))
-        err = FAIL(ERR_INPUT, "%s is no regular file", path);
-    else if (st.st_size > IMAGE_FILE_MOST)
-        err = FAIL(ERR_DATA, "%s: %lld bytes, but a picture may have at most %d", path, (long long)st.st_size,
-                   IMAGE_FILE_MOST);
-    if (err == ERR_NONE)
-        *size = st.st_size;
-    else
-        close(*fd);
-    return err;
+    TRY(input_open_file(path, fd, size));
+    if (*size <= IMAGE_FILE_MOST) return ERR_NONE;
+    close(*fd);
+    return FAIL(ERR_DATA, "%s: %lld bytes, but a picture may have at most %d", path, (long long)*size, IMAGE_FILE_MOST);
 }
 
 static int64_t big_endian(const unsigned char *p, int n) {
@@ -332,7 +319,7 @@ static int scale_choose(const struct view *v) {
 
 static enum error view_make(struct image *im, int width, int height, struct view *v, unsigned char *out) {
     if (v->by == RESAMPLE_TORCHVISION) return picture_resize_exactly(&im->resizer, im->pixels, width, v, out);
-    return picture_resize(&im->resizer, im->pixels, width, height, v->box, v->size, out);
+    return picture_resize(&im->resizer, im->pixels, width, height, v, out);
 }
 
 static enum error jpeg_decode(struct image *im, struct view *v, unsigned char *out) {

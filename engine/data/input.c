@@ -11,24 +11,27 @@
 
 enum { DEFLATE_RATIO = 1032 }; /* no deflate stream expands more */
 
-static enum error check_kind(int fd, const char *path, int64_t *size) {
-    struct stat st;
-    if (fstat(fd, &st) != 0) return FAIL(ERR_IO, "%s: %s", path, strerror(errno));
-    if (S_ISDIR(st.st_mode)) return FAIL(ERR_INPUT, "%s is a folder, not a file", path);
-    if (!S_ISREG(st.st_mode)) return FAIL(ERR_INPUT, "%s is no regular file", path);
-    *size = st.st_size;
-    return ERR_NONE;
+enum error input_open_file(const char *path, int *fd, int64_t *size) {
+    struct stat st = {0};
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not make us wait */
+    if (*fd < 0) return FAIL(ERR_INPUT, "cannot read %s: %s", path, strerror(errno));
+    bool folder = fstat(*fd, &st) == 0 && S_ISDIR(st.st_mode);
+    if (!folder && S_ISREG(st.st_mode)) {
+        *size = st.st_size;
+        return ERR_NONE;
+    }
+    close(*fd);
+    *fd = -1;
+    return FAIL(ERR_INPUT, folder ? "%s is a folder, not a file" : "%s is no regular file", path);
 }
 
 enum error input_open(const char *path, struct input *in) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not make us wait */
-    if (fd < 0) return FAIL(ERR_INPUT, "cannot read %s: %s", path, strerror(errno));
+    int fd;
     *in = (struct input){.path = path};
-    enum error err = check_kind(fd, path, &in->size);
-    if (err == ERR_NONE && !(in->stream = gzdopen(fd, "rb"))) err = FAIL(ERR_MEMORY, "%s: no memory to read it", path);
-    if (err != ERR_NONE) {
+    TRY(input_open_file(path, &fd, &in->size));
+    if (!(in->stream = gzdopen(fd, "rb"))) {
         close(fd);
-        return err;
+        return FAIL(ERR_MEMORY, "%s: no memory to read it", path);
     }
     (void)gzbuffer(in->stream, 1 << 17);
     in->packed = !gzdirect(in->stream);

@@ -9,7 +9,9 @@ struct input {
     int64_t at;       /* bytes given so far */
     bool packed;      /* gzip */
 };
-/* ERR_INPUT: missing, not readable, or no regular file. */
+/* Opens a regular file for reading and gives its size. ERR_INPUT: missing, not readable, or no regular file; *fd is -1. */
+MUST_CHECK enum error input_open_file(const char *path, int *fd, int64_t *size);
+/* The same for a stream. */
 MUST_CHECK enum error input_open(const char *path, struct input *in);
 void input_close(struct input *in);
 /* Exactly n bytes; ERR_DATA when the file ends before. buffer may be NULL: they are skipped. */

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-static int64_t least(int64_t a, int64_t b) {
+static int64_t mixing_least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
@@ -23,8 +23,8 @@ void mixing_cut(struct mixing *m, int64_t x, int64_t y, int64_t width, int64_t h
     int64_t w = (int64_t)(half * (double)width), h = (int64_t)(half * (double)height);
     m->box.x = x > w ? x - w : 0;
     m->box.y = y > h ? y - h : 0;
-    m->box.w = least(x + w, width) - m->box.x;
-    m->box.h = least(y + h, height) - m->box.y;
+    m->box.w = mixing_least(x + w, width) - m->box.x;
+    m->box.h = mixing_least(y + h, height) - m->box.y;
     m->part = 1 - (double)(m->box.w * m->box.h) / (double)(width * height);
 }
 

@@ -96,7 +96,7 @@ static int64_t element_size(enum element e) {
     return sizes[e];
 }
 
-static bool is_real(enum element e) {
+static bool pair_is_real(enum element e) {
     return e == ELEMENT_F32 || e == ELEMENT_F64;
 }
 
@@ -127,25 +127,14 @@ static float element_real(const void *p, enum element e) {
     return (float)*(const double *)p;
 }
 
+/* Little-endian, as the machine is. What no int64_t holds becomes the largest. */
 static int64_t element_int(const void *p, enum element e) {
-    switch (e) {
-    case ELEMENT_U8:
-        return *(const uint8_t *)p;
-    case ELEMENT_I8:
-        return *(const int8_t *)p;
-    case ELEMENT_I16:
-        return *(const int16_t *)p;
-    case ELEMENT_U16:
-        return *(const uint16_t *)p;
-    case ELEMENT_I32:
-        return *(const int32_t *)p;
-    case ELEMENT_U32:
-        return *(const uint32_t *)p;
-    case ELEMENT_I64:
-        return *(const int64_t *)p;
-    default:
-        return *(const uint64_t *)p > INT64_MAX ? INT64_MAX : (int64_t) * (const uint64_t *)p;
-    }
+    const unsigned is_signed = 1u << ELEMENT_I8 | 1u << ELEMENT_I16 | 1u << ELEMENT_I32 | 1u << ELEMENT_I64;
+    size_t bytes = (size_t)element_size(e), unused = 64 - 8 * bytes;
+    uint64_t v = 0;
+    memcpy(&v, p, bytes);
+    if (is_signed >> e & 1) return (int64_t)(v << unused) >> unused;
+    return v > INT64_MAX ? INT64_MAX : (int64_t)v;
 }
 
 /* ---- labels ---- */
@@ -199,9 +188,9 @@ static enum error labels_read(const struct pair_format *f, const char *path, str
     TRY(array_open(f, path, &in, &a));
     int64_t row = row_elements(&a);
     l->count = a.dim[0];
-    l->targets = is_real(a.type) ? row : 0;
+    l->targets = pair_is_real(a.type) ? row : 0;
     enum error err;
-    if (is_real(a.type))
+    if (pair_is_real(a.type))
         err = memory_alloc((size_t)(l->count * row) * sizeof(float), (void **)&l->target);
     else if (row == 1)
         err = memory_alloc((size_t)l->count * sizeof(int32_t), (void **)&l->classes);
@@ -219,7 +208,7 @@ static enum error labels_read(const struct pair_format *f, const char *path, str
 /* The set that an array of samples makes: shape and type. */
 static enum error samples_describe(const char *path, const struct array *a, struct dataset *d) {
     if (a->ndim < 2) return FAIL(ERR_DATA, "%s: a sample needs more than one number", path);
-    if (a->type != ELEMENT_U8 && !is_real(a->type))
+    if (a->type != ELEMENT_U8 && !pair_is_real(a->type))
         return FAIL(ERR_DATA, "%s: samples are bytes (uint8) or real numbers (float32, float64)", path);
     d->type = a->type == ELEMENT_U8 ? SAMPLE_U8 : SAMPLE_F32;
     d->plane = a->ndim > 2;

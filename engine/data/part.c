@@ -61,14 +61,14 @@ struct drawn_place { /* of a sample, in the order in which samples are taken */
     int64_t at;
 };
 
-static int by_key(const void *x, const void *y) {
+static int part_by_key(const void *x, const void *y) {
     const struct drawn_place *a = x, *b = y;
     if (a->key != b->key) return a->key < b->key ? -1 : 1;
     if (a->drawn != b->drawn) return a->drawn < b->drawn ? -1 : 1;
     return a->at < b->at ? -1 : a->at > b->at;
 }
 
-static int by_number(const void *x, const void *y) {
+static int part_by_number(const void *x, const void *y) {
     const int64_t *a = x, *b = y;
     return *a < *b ? -1 : *a > *b;
 }
@@ -85,7 +85,7 @@ static enum error places_sort(const struct strata *s, struct rng_key key, struct
     struct drawn_place *p = *out = memory;
     for (int64_t i = 0; i < s->count; i++)
         p[i] = (struct drawn_place){key_of(s, i), (uint32_t)rng_u64(key, (uint64_t)i, 0), TRAINING, i};
-    qsort(p, (size_t)s->count, sizeof *p, by_key);
+    qsort(p, (size_t)s->count, sizeof *p, part_by_key);
     return ERR_NONE;
 }
 
@@ -119,7 +119,7 @@ static enum error places_list(const struct drawn_place *p, int64_t n, enum use w
     out->index = memory;
     for (int64_t i = 0, k = 0; i < n; i++)
         if (p[i].use == wanted) out->index[k++] = p[i].at;
-    qsort(out->index, (size_t)out->count, sizeof *out->index, by_number);
+    qsort(out->index, (size_t)out->count, sizeof *out->index, part_by_number);
     return ERR_NONE;
 }
 

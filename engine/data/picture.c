@@ -173,20 +173,21 @@ static void columns_add(const struct axis *a, const unsigned char *row, int low,
     }
 }
 
-enum error picture_resize(struct resizer *r, const unsigned char *pixels, int width, int height, struct box box,
-                          int size, unsigned char *out) {
+enum error picture_resize(struct resizer *r, const unsigned char *pixels, int width, int height, const struct view *v,
+                          unsigned char *out) {
+    const struct box box = v->box;
     int left = (int)floor(box.x), right = (int)ceil(box.x + box.w);
     int top = (int)floor(box.y), bottom = (int)ceil(box.y + box.h);
     right = right > width ? width : right;
     bottom = bottom > height ? height : bottom;
-    TRY(resizer_room(r, box, size));
+    TRY(resizer_room(r, box, v->size));
     axis_fill(&r->x, box.x, box.w, left, right);
     axis_fill(&r->y, box.y, box.h, top, bottom);
-    for (int i = 0; i < size; i++) {
+    for (int i = 0; i < v->size; i++) {
         const unsigned char *rows = pixels + ((int64_t)r->y.first[i] * width + left) * 3;
         rows_add(rows, (int64_t)width * 3, r->y.weight + (int64_t)i * r->y.taps, r->y.count[i],
                  (int64_t)(right - left) * 3, r->row);
-        columns_add(&r->x, r->row, left, out + (int64_t)i * size);
+        columns_add(&r->x, r->row, left, out + (int64_t)i * v->size);
     }
     return ERR_NONE;
 }

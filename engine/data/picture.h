@@ -54,11 +54,11 @@ struct resizer { /* memory that is kept from picture to picture; zeroed: none ye
     size_t room;
 };
 void resizer_fini(struct resizer *r);
-/* Makes the box of a picture in RGB (three bytes a pixel) a square of 'size', channel by channel. It interpolates
+/* Makes the view's box of a picture in RGB (three bytes a pixel) a square of its size, channel by channel. It interpolates
  * linearly; when shrinking it takes the mean over the area of a pixel (a triangle), like Pillow's BILINEAR. It reads
  * no pixels outside the box. */
 MUST_CHECK enum error picture_resize(struct resizer *r, const unsigned char *pixels, int width, int height,
-                                     struct box box, int size, unsigned char *out);
+                                     const struct view *v, unsigned char *out);
 /* The same for a view by torchvision: the bytes that torchvision's Resize (bilinear with antialias) and CenterCrop give of
  * a PIL image. */
 MUST_CHECK enum error picture_resize_exactly(struct resizer *r, const unsigned char *pixels, int width,

@@ -48,7 +48,7 @@ static void write_names(const struct dataset *d, const char *key, name_fn name, 
     json_close(j, ']');
 }
 
-static bool is_bytes(const struct dataset *d) {
+static bool preprocessing_is_bytes(const struct dataset *d) {
     char text[8];
     for (int64_t k = 0; k < d->classes; k++)
         if (dataset_decode(d, (int32_t)k, text) != 1 || text[0] != (char)k) return false;
@@ -59,8 +59,8 @@ static void write_vocabulary(const struct dataset *d, struct json *j) {
     char text[8];
     uint32_t code = 0;
     if (d->type != SAMPLE_TOKENS || !dataset_decode(d, 0, text)) return;
-    json_string(j, "text", is_bytes(d) ? "bytes" : "characters");
-    if (is_bytes(d)) return;
+    json_string(j, "text", preprocessing_is_bytes(d) ? "bytes" : "characters");
+    if (preprocessing_is_bytes(d)) return;
     json_open(j, "characters", '[');
     for (int64_t k = 0; k < d->classes; k++) json_int(j, NULL, token_character(d, k, &code) ? (int64_t)code : -1);
     json_close(j, ']');
@@ -141,26 +141,26 @@ enum error preprocessing_text(const struct dataset *d, const struct normalizatio
 
 /* ---- a set without samples ---- */
 
-static const char *told_class_name(const struct dataset *d, int64_t k) {
+static const char *known_class_name(const struct dataset *d, int64_t k) {
     const struct preprocessing *p = (const struct preprocessing *)d;
     return p->class_names && *p->class_names[k] ? p->class_names[k] : NULL;
 }
 
-static const char *told_column_name(const struct dataset *d, int64_t k) {
+static const char *known_column_name(const struct dataset *d, int64_t k) {
     const struct preprocessing *p = (const struct preprocessing *)d;
     return p->column_names ? p->column_names[k] : NULL;
 }
 
-static void told_close(struct dataset *d) {
+static void known_close(struct dataset *d) {
     (void)d;
 }
 
-static const struct dataset_ops told = {.section = {.name = "checkpoint"},
-                                        .decode = token_decode,
-                                        .encode = token_encode,
-                                        .class_name = told_class_name,
-                                        .column_name = told_column_name,
-                                        .close = told_close};
+static const struct dataset_ops known_set = {.section = {.name = "checkpoint"},
+                                             .decode = token_decode,
+                                             .encode = token_encode,
+                                             .class_name = known_class_name,
+                                             .column_name = known_column_name,
+                                             .close = known_close};
 
 /* ---- reading ---- */
 
@@ -368,7 +368,7 @@ enum error preprocessing_parse(const char *text, const char *from, struct pool *
     if (err != ERR_NONE) return error_prefix(err, "%s: 'preprocessing': ", from);
     struct preprocessing *p = *out = pool_alloc(pool, sizeof *p);
     if (!p) return ERR_MEMORY;
-    *p = (struct preprocessing){.set = {.base = {.ops = &told}, .fd = -1, .width = 1}};
+    *p = (struct preprocessing){.set = {.base = {.ops = &known_set}, .fd = -1, .width = 1}};
     const char *wrong = members_read(root, pool, p);
     if (wrong) return FAIL(ERR_DATA, "%s: 'preprocessing' has no usable '%s'", from, wrong);
     p->set.path = pool_strndup(pool, from, strlen(from));

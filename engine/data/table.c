@@ -69,7 +69,7 @@ static enum error cells_cut(struct table *t, const char *line, char ***out) {
     return err;
 }
 
-static bool is_header(const struct table *t, char *const *cells) {
+static bool table_is_header(const struct table *t, char *const *cells) {
     int64_t numbers = 0;
     double value;
     for (int64_t k = 0; k < t->width; k++) numbers += cell_number(cells[k], &value);
@@ -126,7 +126,7 @@ static int64_t column_place(const struct table *t, const struct table_column *c,
     return -1;
 }
 
-static enum error no_known_column(const struct table *t, const struct table_column *c) {
+static enum error table_no_known_column(const struct table *t, const struct table_column *c) {
     const char *knower = t->ask.knower;
     char words[96];
     enum error err = knower ? ERR_DATA : ERR_CONFIG;
@@ -148,7 +148,7 @@ static enum error columns_match(struct table *t) {
         bool target = i == known->inputs;
         int64_t k = column_place(t, &known->column[i], target);
         if (k < 0 && target && t->ask.no_target) continue;
-        if (k < 0 || t->slot[k] >= 0) return no_known_column(t, &known->column[i]);
+        if (k < 0 || t->slot[k] >= 0) return table_no_known_column(t, &known->column[i]);
         t->slot[k] = i;
     }
     return ERR_NONE;
@@ -159,7 +159,7 @@ static enum error first_line(struct table *t, const char *line, bool *header) {
     char **cells = NULL;
     t->separator = line[plain] ? line[plain] : ',';
     TRY(cells_cut(t, line, &cells));
-    *header = is_header(t, cells);
+    *header = table_is_header(t, cells);
     if (*header)
         t->names = cells;
     else

@@ -50,18 +50,18 @@ static const struct table_column *column_at(const struct table *t, int64_t colum
     return &t->columns.column[t->slot[column]];
 }
 
-static bool is_target(const struct table *t, int64_t column) {
+static bool table_is_target(const struct table *t, int64_t column) {
     return t->slot[column] == t->columns.inputs;
 }
 
-static void cell_tell(struct told *what, const struct table *t, int64_t column, const char *cell) {
+static void cell_tell(struct cell_notice *what, const struct table *t, int64_t column, const char *cell) {
     if (what->count++ > 0) return;
     what->line = t->line;
     what->place = column;
     snprintf(what->cell, sizeof what->cell, "%s", cell);
 }
 
-static enum error no_number(const struct table *t, int64_t column, const char *cell, const char *hint) {
+static enum error table_no_number(const struct table *t, int64_t column, const char *cell, const char *hint) {
     char at[700];
     return FAIL(ERR_DATA, "%s: '%.40s' is no number that fits a float\n%s", cell_place(t, column, at), cell, hint);
 }
@@ -119,7 +119,7 @@ enum error row_begin(struct table *t, float **row) {
 
 /* ---- a cell of a training file ---- */
 static enum error find_category(struct table *t, int64_t column, const char *cell, float *out) {
-    bool target = is_target(t, column);
+    bool target = table_is_target(t, column);
     int64_t number, most = target ? NAMED_CLASSES_MOST : CATEGORIES_MOST;
     char at[700];
     for (size_t n = strlen(cell), k = 0, step; k < n; k += step)
@@ -139,7 +139,7 @@ static enum error find_cell(struct table *t, int64_t column, const char *cell, f
     double value = 0;
     bool number = !f->asked && cell_number(cell, &value);
     char at[700];
-    if (!f->asked && !number && cell_any_number(cell, &value)) return no_number(t, column, cell, "");
+    if (!f->asked && !number && cell_any_number(cell, &value)) return table_no_number(t, column, cell, "");
     if (f->kind == UNSEEN) f->kind = number ? NUMBER : TEXT, f->line = t->line;
     if (f->kind == TEXT && number)
         return FAIL(ERR_DATA,
@@ -147,7 +147,7 @@ static enum error find_cell(struct table *t, int64_t column, const char *cell, f
                     "[NAME]; if the first line has the names of the columns: data.header: true",
                     cell_place(t, column, at), cell, (long long)f->line);
     if (f->kind == NUMBER && !number)
-        return no_number(t, column, cell, "if its cells are categories: data.categorical: [NAME]");
+        return table_no_number(t, column, cell, "if its cells are categories: data.categorical: [NAME]");
     if (f->kind == TEXT) return find_category(t, column, cell, out);
     *out = (float)value;
     return ERR_NONE;
@@ -159,12 +159,12 @@ static enum error known_cell(struct table *t, int64_t column, const char *cell, 
     double value;
     char at[700];
     if (!c->count) {
-        if (!cell_number(cell, &value)) return no_number(t, column, cell, "the training file has numbers there");
+        if (!cell_number(cell, &value)) return table_no_number(t, column, cell, "the training file has numbers there");
         *out = (float)value;
         return ERR_NONE;
     }
     int64_t number = column_category(c, cell);
-    if (number < 0 && is_target(t, column))
+    if (number < 0 && table_is_target(t, column))
         return FAIL(ERR_DATA, "%s: '%.40s' is no class of the training file: those are '%.40s'%s%.40s%s",
                     cell_place(t, column, at), cell, c->category[0], c->count > 1 ? ", '" : "",
                     c->count > 1 ? c->category[1] : "",
@@ -189,7 +189,7 @@ static enum error missing_cell(struct table *t, int64_t column, const char *cell
     const char *asked = t->ask.config->missing;
     bool fill = t->finding ? !asked || strcmp(asked, "error") != 0 : c->filled;
     char at[700];
-    if (is_target(t, column))
+    if (table_is_target(t, column))
         return FAIL(ERR_DATA, "%s: '%s': the target is missing\nremove the row", cell_place(t, column, at), cell);
     if (!fill)
         return FAIL(ERR_DATA, "%s: '%s': the value is missing\n'missing: mean' takes the column's mean",
@@ -201,7 +201,7 @@ static enum error missing_cell(struct table *t, int64_t column, const char *cell
 
 enum error row_put(struct table *t, float *row, int64_t column, const char *cell) {
     float *out = &row[t->slot[column]];
-    bool target = is_target(t, column);
+    bool target = table_is_target(t, column);
     if (target && t->ask.no_target) return ERR_NONE;
     if (cell_missing(cell)) return missing_cell(t, column, cell, out);
     TRY(t->finding ? find_cell(t, column, cell, out) : known_cell(t, column, cell, out));

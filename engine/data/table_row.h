@@ -18,7 +18,7 @@ struct table_ask {
     bool no_target;              /* samples alone: the target may be missing, and is not looked at */
 };
 struct finding;                 /* of a column whose kind is not known before */
-struct told {                   /* of cells that are taken in another way than they stand there */
+struct cell_notice {            /* which cells were read as something else: how many, and the first of them */
     int64_t count, line, place; /* how many; the first of them */
     char cell[40];
 };
@@ -36,7 +36,7 @@ struct table {
     float *values;   /* (rows, columns.inputs + 1): numbers, or numbers of categories, -1 for none */
     bool classes;    /* so far, the target is whole and not negative, or text */
     int64_t largest; /* of its values */
-    struct told unknown, missing;
+    struct cell_notice unknown, missing;
     struct finding *finding; /* (columns.inputs + 1); NULL: the columns are known */
 };
 /* The column of this name, or of this number from 1; -1: there is none. */

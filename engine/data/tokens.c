@@ -10,33 +10,18 @@
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
+#include "engine/data/input.h"
 #include "engine/data/utf8.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const int64_t MEMORY_MOST = (int64_t)256 << 20;
 
 /* ---- files ---- */
-static enum error file_open(const char *path, int *fd, int64_t *size) {
-    struct stat st;
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not make us wait */
-    if (*fd < 0) return FAIL(ERR_INPUT, "cannot read %s: %s", path, strerror(errno));
-    if (fstat(*fd, &st) == 0 && S_ISREG(st.st_mode)) {
-        *size = st.st_size;
-        return ERR_NONE;
-    }
-    close(*fd);
-    *fd = -1;
-    return FAIL(ERR_INPUT, "%s is no regular file", path);
-}
-
 enum error token_file_size(const char *path, int64_t *out) {
     int fd;
-    TRY(file_open(path, &fd, out));
+    TRY(input_open_file(path, &fd, out));
     close(fd);
     return ERR_NONE;
 }
@@ -46,7 +31,7 @@ enum error token_scan(const char *path, token_scan_fn *fn, void *ctx) {
     unsigned char bytes[PIECE];
     int fd;
     int64_t size;
-    TRY(file_open(path, &fd, &size));
+    TRY(input_open_file(path, &fd, &size));
     enum error err = ERR_NONE;
     for (int64_t at = 0; at < size && err == ERR_NONE; at += PIECE) {
         int64_t n = size - at < PIECE ? size - at : PIECE;
@@ -127,7 +112,7 @@ static enum error file_check(struct token_set *s) {
 enum error token_set_load(struct token_set *s, int64_t first) {
     int64_t size, bytes = s->tokens * s->width;
     char text[32];
-    TRY(file_open(s->path, &s->fd, &size));
+    TRY(input_open_file(s->path, &s->fd, &size));
     s->offset = first * s->width;
     if (bytes > MEMORY_MOST) {
         log_info("%s: %s of tokens stay in the file, read as they are needed", s->path,

@@ -98,7 +98,7 @@ static void *host_stream(struct device *d, enum device_lane l) {
 
 /* ---- vectors ---- */
 
-static float sum_at(const float *const *terms, int count, const uint8_t *adds, int64_t i) {
+static float host_sum_at(const float *const *terms, int count, const uint8_t *adds, int64_t i) {
     float left[LEAVES_DEPTH] = {0};
     for (int t = 0, depth = 0; t < count; t++) {
         left[depth++] = terms[t][i];
@@ -108,7 +108,7 @@ static float sum_at(const float *const *terms, int count, const uint8_t *adds, i
 }
 
 /* A rank that only serves has no device, and does all by itself. */
-static struct threads *helpers(const struct device *d) {
+static struct threads *host_helpers(const struct device *d) {
     return d ? d->threads : NULL;
 }
 
@@ -118,7 +118,7 @@ struct addition {
     float *to;
     const float *from;
 };
-static void add_part(void *ctx, int64_t begin, int64_t end) {
+static void host_add_part(void *ctx, int64_t begin, int64_t end) {
     const struct addition *a = ctx;
     floats_add(a->to + begin, a->from + begin, end - begin);
 }
@@ -128,9 +128,9 @@ static enum error host_sum(struct device *d, enum device_lane l, float *to, cons
                            const uint8_t *adds, int64_t n) {
     struct addition a = {to, terms[count - 1]};
     if (count == 2 && terms[0] == to && terms[1] != to)
-        threads_share(l == LANE_COMPUTE ? helpers(d) : NULL, n, GRAIN, add_part, &a);
+        threads_share(l == LANE_COMPUTE ? host_helpers(d) : NULL, n, GRAIN, host_add_part, &a);
     else
-        for (int64_t i = 0; i < n; i++) to[i] = sum_at(terms, count, adds, i);
+        for (int64_t i = 0; i < n; i++) to[i] = host_sum_at(terms, count, adds, i);
     return ERR_NONE;
 }
 
@@ -155,7 +155,7 @@ static enum error host_raise(struct device *d, enum device_lane l, float *to, co
 static enum error host_add(struct device *d, void *to, const void *from, int64_t n, enum precision p) {
     struct addition a = {to, from};
     (void)p;
-    threads_share(helpers(d), n, GRAIN, add_part, &a);
+    threads_share(host_helpers(d), n, GRAIN, host_add_part, &a);
     return ERR_NONE;
 }
 
@@ -211,7 +211,7 @@ static enum error host_update(struct device *d, const struct rule *r, const stru
     struct update u = {r, spans, count};
     int64_t n = 0;
     for (int i = 0; i < count; i++) n += spans[i].n;
-    threads_share(helpers(d), n, GRAIN, update_part, &u);
+    threads_share(host_helpers(d), n, GRAIN, update_part, &u);
     return ERR_NONE;
 }
 

@@ -91,7 +91,7 @@ static bool word_spin(const struct word *w, uint32_t seen, int64_t until) {
 }
 
 /* Waits until the word is no longer 'seen'. */
-static void wait_for(struct threads *t, struct word *w, uint32_t seen) {
+static void threads_wait_for(struct threads *t, struct word *w, uint32_t seen) {
     int64_t start = clock_ns();
     bool busy = start < atomic_load_explicit(&t->busy_until, memory_order_relaxed);
     if (word_spin(w, seen, start + (busy ? SPIN_BUSY : LOOK))) return;
@@ -113,7 +113,7 @@ static void wake_sleepers(struct word *w) {
 /* ---- sharing a loop ---- */
 
 /* The round's fields are written before its parts are opened, and stay until the last part is done. */
-static void do_part(struct threads *t, int64_t part) {
+static void threads_do_part(struct threads *t, int64_t part) {
     int64_t grains = (t->n + t->grain - 1) / t->grain;
     int64_t begin = grains * part / t->parts * t->grain, end = grains * (part + 1) / t->parts * t->grain;
     working = true;
@@ -123,11 +123,11 @@ static void do_part(struct threads *t, int64_t part) {
 }
 
 /* Does all open parts: the thread's own first, then those after it. */
-static void do_open(struct threads *t) {
+static void threads_do_open(struct threads *t) {
     int helpers = t->count - 1, first = self > 0 ? self - 1 : 0;
     for (int i = 0; i < helpers; i++) {
         struct helper *h = &t->helper[(first + i) % helpers];
-        if (atomic_load(&h->open) && atomic_exchange(&h->open, false)) do_part(t, h->number);
+        if (atomic_load(&h->open) && atomic_exchange(&h->open, false)) threads_do_part(t, h->number);
     }
 }
 
@@ -144,9 +144,9 @@ void threads_share(struct threads *t, int64_t count, int64_t grain, void (*work)
     for (int64_t part = 1; part < t->parts; part++) atomic_store(&t->helper[part - 1].open, true);
     atomic_fetch_add(&t->round.value, 1);
     wake_sleepers(&t->round);
-    do_part(t, 0);
-    do_open(t);
-    for (uint32_t left; (left = atomic_load(&t->left.value)) != 0;) wait_for(t, &t->left, left);
+    threads_do_part(t, 0);
+    threads_do_open(t);
+    for (uint32_t left; (left = atomic_load(&t->left.value)) != 0;) threads_wait_for(t, &t->left, left);
 }
 
 static void *helper_main(void *arg) {
@@ -154,8 +154,8 @@ static void *helper_main(void *arg) {
     struct threads *t = h->of;
     self = h->number;
     t->begin(t->user);
-    for (uint32_t seen = 0;; do_open(t)) {
-        wait_for(t, &t->round, seen);
+    for (uint32_t seen = 0;; threads_do_open(t)) {
+        threads_wait_for(t, &t->round, seen);
         seen = atomic_load(&t->round.value);
         if (t->stop) return NULL;
     }

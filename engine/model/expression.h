@@ -1,4 +1,4 @@
-/* Small sums in a zoo file: what stands in $(...) and behind 'if'.
+/* Small sums in a zoo file: what stands in $(...) and after 'if'.
  *
  *   numbers, $names, words; ( ) ^ * / % + - == != < <= > >= and or; sqrt(x)
  *

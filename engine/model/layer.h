@@ -75,12 +75,12 @@ struct layer_common { /* keys that every layer has */
 void layer_plan_same(struct layer_plan *p, const struct shape *x, enum op_kind kind);
 void layer_plan_activation(struct layer_plan *p, const struct shape *x, enum activation act);
 void layer_plan_param(struct layer_plan *p, struct layer_tensor t);
-/* The shape with so many dimensions of 1 before it, as some frameworks keep a parameter; the numbers
+/* The shape with that number of dimensions of 1 before it, as some frameworks keep a parameter; the numbers
  * stay where they are. */
 struct shape layer_lead(struct shape s, int64_t ones);
 void layer_plan_buffer(struct layer_plan *p, struct layer_tensor t);
 
-/* ---- what is told of a layer (layer_tell.c) ---- */
+/* ---- the description of a layer (layer_tell.c) ---- */
 
 struct layer_input_name {
     const char *words, *dims; /* "an image", "C, H, W" */

@@ -190,7 +190,7 @@ static char *tensor_name(const struct model *m, const struct model_node *node, c
     return pool_printf(m->pool, "%s%c%s", node->name, node->naming == NAMING_DOTTED ? '.' : '_', what);
 }
 
-/* Puts a tensor behind *floats, which grows to the next aligned place. */
+/* Puts a tensor after *floats, which grows to the next aligned place. */
 static enum error tensor_place(struct model *m, int node, const struct layer_tensor *t, struct tensor_info *out,
                                int64_t *floats) {
     char *name = tensor_name(m, &m->nodes[node], t->name);
@@ -238,7 +238,7 @@ static enum error arenas_layout(struct model *m) {
     return ERR_NONE;
 }
 
-static int by_name(const void *a, const void *b) {
+static int model_by_name(const void *a, const void *b) {
     const struct tensor_info *const *x = a, *const *y = b;
     return strcmp((*x)->name, (*y)->name);
 }
@@ -251,7 +251,7 @@ static enum error names_check(struct builder *b) {
     if (!all) return ERR_MEMORY;
     for (int i = 0; i < m->nparams; i++) all[n++] = &m->params[i];
     for (int i = 0; i < m->nbuffers; i++) all[n++] = &m->buffers[i];
-    qsort(all, (size_t)n, sizeof *all, by_name);
+    qsort(all, (size_t)n, sizeof *all, model_by_name);
     for (int i = 1; i < n; i++) {
         if (strcmp(all[i - 1]->name, all[i]->name) != 0) continue;
         config_error(b->e, b->layers[all[i]->node].node, false,

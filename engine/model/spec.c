@@ -7,7 +7,7 @@
  * file; the parameters are then new defaults for its own. Besides parameters there are $classes,
  * the number of outputs, and what these items of a list of layers set:
  *
- *     - each: hidden              for each value of the list, or so many times: a parameter, $name,
+ *     - each: hidden              for each value of the list, or this number of times: a parameter, $name,
  *       layers: [...]             list or number; $item is the value (0, 1, ...), $i counts 1, 2, ...
  *       as: stage                 if given, $stage and $stage_i are the same in repeats inside, too
  *     - if: $stem == cifar        a condition (expression.h)

@@ -164,7 +164,7 @@ static bool keys_known(struct scope *s, const struct node *map, const char *what
     return true;
 }
 
-/* What a repeat runs over: a list, or so many numbers from 0 on (*values is then NULL). false:
+/* What a repeat runs over: a list, or the numbers from 0 to N - 1 (*values is then NULL). false:
  * reported. */
 static bool repeat_values(struct scope *s, const struct node *each, const struct node **values, int64_t *count) {
     if (each->kind == NODE_SCALAR && scope_parameter(s, each->text)) each = scope_parameter(s, each->text);

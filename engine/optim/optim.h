@@ -82,5 +82,5 @@ void optim_check_betas(const struct config_list *betas, const struct node *at, c
                        struct config_errors *e);
 
 /* The factor for clipping to 'most' (torch.nn.utils.clip_grad_norm_: most / (norm + 1e-6), at most
- * 1); *norm is told. */
+ * 1); *norm gets the norm. */
 float clip_scale(const double *partial, int64_t blocks, double most, double *norm);

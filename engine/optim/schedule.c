@@ -1,7 +1,7 @@
 /* Learning rate schedules, as PyTorch's MultiStepLR, CosineAnnealingLR, LinearLR, CosineAnnealingWarmRestarts and
  * OneCycleLR stepped at every optimizer step. Over the first 'warmup' steps the factor climbs to 1 by equal amounts, from
  * 1 / warmup. Cosine and linear spread over the steps after that, to the end of training or of a length of
- * their own, behind which they stay; the milestones of 'step' count from the start of training and are not moved. Restarts begin
+ * their own, after which they stay; the milestones of 'step' count from the start of training and are not moved. Restarts begin
  * after warm-up; one_cycle has a rise of its own, and cycles no momentum. */
 #include "engine/optim/schedule.h"
 

@@ -96,19 +96,19 @@ static enum error checkpoint_open(const char *path, struct opened *c) {
 /* ---- does it fit ---- */
 
 /* Other data are let pass where the run wants any. */
-static enum error may_differ(enum error err, const struct checkpoint_view *v) {
+static enum error checkpoint_may_differ(enum error err, const struct checkpoint_view *v) {
     if (err != ERR_CONFIG || !v->any_data) return err;
     log_warn("%s: going on, as checkpoint.data is any", error_message());
     return ERR_NONE;
 }
 
 /* PyTorch counts batches in a tensor that no computation of ours reads. */
-static bool may_be_extra(const char *name) {
+static bool tensor_may_be_extra(const char *name) {
     return text_ends(name, ".num_batches_tracked");
 }
 
 /* With or without it a run goes on: what it counts then begins anew. */
-static bool may_be_missing(const char *name) {
+static bool tensor_may_be_missing(const char *name) {
     return !strcmp(name, BEST_LOSS) || !strncmp(name, PATIENCE_PREFIX, strlen(PATIENCE_PREFIX)) ||
            !strncmp(name, TARGET_PREFIX, strlen(TARGET_PREFIX));
 }
@@ -129,14 +129,14 @@ static enum error check_fit(const struct st_file *f, const struct st_tensor *wan
     char a[128], b[128];
     for (int i = 0; i < count; i++) {
         const struct st_tensor *t = st_find(f, wanted[i].name);
-        if (!t && may_be_missing(wanted[i].name)) continue;
+        if (!t && tensor_may_be_missing(wanted[i].name)) continue;
         if (!t) return FAIL(ERR_CONFIG, "'%s' has no tensor '%s', which this model needs", f->path, wanted[i].name);
         if (!tensor_equal(t, &wanted[i]))
             return FAIL(ERR_CONFIG, "'%s': tensor '%s' is %s, this model needs %s", f->path, t->name, tensor_text(t, a),
                         tensor_text(&wanted[i], b));
     }
     for (int i = 0; i < f->count; i++) {
-        bool known = may_be_extra(f->tensors[i].name) || may_be_missing(f->tensors[i].name);
+        bool known = tensor_may_be_extra(f->tensors[i].name) || tensor_may_be_missing(f->tensors[i].name);
         for (int k = 0; k < count && !known; k++) known = !strcmp(f->tensors[i].name, wanted[k].name);
         if (!known)
             return FAIL(ERR_CONFIG, "'%s' has the tensor '%s', which this model lacks", f->path, f->tensors[i].name);
@@ -177,7 +177,7 @@ static enum error check_set(const char *path, const struct opened *c, const stru
     return err ? error_prefix(err, "cannot resume from '%s': ", path) : ERR_NONE;
 }
 
-static void keep_norm(const char *path, const struct checkpoint_view *v, const struct preprocessing *was) {
+static void checkpoint_keep_norm(const char *path, const struct checkpoint_view *v, const struct preprocessing *was) {
     char old[640], new[640];
     if (!was || normalization_equal(&was->norm, v->norm)) return;
     log_warn("the training data are normalised in another way than when '%s' was saved: %s now. This run keeps the "
@@ -188,7 +188,7 @@ static void keep_norm(const char *path, const struct checkpoint_view *v, const s
 
 /* ---- loading ---- */
 
-static enum error read_into(struct snapshot *shot, enum checkpoint_file file, const struct st_file *f) {
+static enum error snapshot_read(struct snapshot *shot, enum checkpoint_file file, const struct st_file *f) {
     int count;
     const struct st_tensor *wanted = snapshot_tensors(shot, file, &count);
     TRY(check_fit(f, wanted, count));
@@ -206,12 +206,12 @@ static enum error load_snapshot(const char *path, const struct opened *c, const 
     TRY(identity_check(path, identity, v->identity));
     if (!v->any_data) TRY(identity_check_section(path, identity, v->identity));
     TRY(check_set(path, c, v, &was));
-    if (v->any_data) TRY(may_differ(identity_check_section(path, identity, v->identity), v));
-    TRY(may_differ(identity_check_contents(path, c->manifest.data, v->data), v));
-    for (int i = 0; i < FILE_AVERAGE; i++) TRY(read_into(shot, (enum checkpoint_file)i, &c->file[i]));
+    if (v->any_data) TRY(checkpoint_may_differ(identity_check_section(path, identity, v->identity), v));
+    TRY(checkpoint_may_differ(identity_check_contents(path, c->manifest.data, v->data), v));
+    for (int i = 0; i < FILE_AVERAGE; i++) TRY(snapshot_read(shot, (enum checkpoint_file)i, &c->file[i]));
     if (v->average && !c->manifest.file[FILE_AVERAGE].bytes)
         return FAIL(ERR_CONFIG, "'%s' has no averaged weights (ema), which this run needs\nset ema: off", path);
-    if (v->average) TRY(read_into(shot, FILE_AVERAGE, &c->file[FILE_AVERAGE]));
+    if (v->average) TRY(snapshot_read(shot, FILE_AVERAGE, &c->file[FILE_AVERAGE]));
     const struct checkpoint_counters *at = snapshot_counters(shot);
     if (at->step != c->manifest.step || at->epoch < 0 || at->step_in_epoch < 0 || !(at->seconds >= 0))
         return FAIL(ERR_DATA, "'%s': its counters make no sense (step %" PRId64 ", epoch %" PRId64 ")", path, at->step,
@@ -220,11 +220,11 @@ static enum error load_snapshot(const char *path, const struct opened *c, const 
     v->counters->loss = (float)c->manifest.loss;
     v->counters->rescued = c->manifest.rescued;
     v->counters->devices = c->manifest.devices;
-    keep_norm(path, v, was);
+    checkpoint_keep_norm(path, v, was);
     return ERR_NONE;
 }
 
-static enum error load_step(const char *path, const struct checkpoint_view *v) {
+static enum error checkpoint_load_step(const char *path, const struct checkpoint_view *v) {
     struct opened c;
     struct snapshot *shot;
     TRY(checkpoint_open(path, &c));
@@ -237,14 +237,14 @@ static enum error load_step(const char *path, const struct checkpoint_view *v) {
     return err;
 }
 
-static enum error load_weights(const char *path, const struct checkpoint_view *v) {
+static enum error checkpoint_load_weights(const char *path, const struct checkpoint_view *v) {
     struct st_file f;
     struct snapshot *shot;
     TRY(st_open(path, &f));
     init_drop_prefix(&f, v->model);
     enum error err = snapshot_create(v, &shot);
     if (err == ERR_NONE) {
-        err = read_into(shot, FILE_MODEL, &f);
+        err = snapshot_read(shot, FILE_MODEL, &f);
         if (err == ERR_NONE) err = snapshot_give(shot, v, false);
         snapshot_free(shot);
     }
@@ -255,7 +255,7 @@ static enum error load_weights(const char *path, const struct checkpoint_view *v
 typedef enum error (*step_fn)(const char *path, const struct checkpoint_view *v);
 
 /* Whether the manifest says that it is of another run than this. */
-static bool is_anothers(const char *path, const char *run_id, struct pool *pool) {
+static bool checkpoint_is_anothers(const char *path, const char *run_id, struct pool *pool) {
     const char *of = strcmp(run_id, RUN_ANY) != 0 ? checkpoint_run_id(path, pool) : NULL;
     return of && strcmp(of, run_id) != 0;
 }
@@ -273,15 +273,15 @@ static const char *asked_run(const char *run_id, const char *steps, struct pool 
 
 /* Tries the steps of a folder, the newest first, until one is not broken. A checkpoint that is
  * valid but does not fit is an error: an older one would be no better. */
-static enum error newest(const char *folder, const char *run_id, struct pool *pool, const struct checkpoint_view *v,
-                         step_fn try_step, char **path) {
+static enum error checkpoint_newest(const char *folder, const char *run_id, struct pool *pool,
+                                    const struct checkpoint_view *v, step_fn try_step, char **path) {
     struct step_list list;
     int tried = 0;
     TRY(step_list_read(folder, pool, &list));
     run_id = asked_run(run_id, folder, pool);
     for (int i = 0; i < list.count; i++) {
         if (!(*path = step_path(folder, list.step[i], pool))) return ERR_MEMORY;
-        if (is_anothers(*path, run_id, pool)) continue;
+        if (checkpoint_is_anothers(*path, run_id, pool)) continue;
         tried++;
         enum error err = try_step(*path, v);
         if (err != ERR_DATA && err != ERR_INPUT && err != ERR_IO) return err;
@@ -310,7 +310,7 @@ static const char *steps_folder(const char *path, struct pool *pool) {
 
 enum error checkpoint_find(const char *folder, const char *run_id, struct pool *pool, char **path) {
     const char *steps = steps_folder(folder, pool);
-    return steps ? newest(steps, run_id, pool, NULL, check_step, path) : ERR_MEMORY;
+    return steps ? checkpoint_newest(steps, run_id, pool, NULL, check_step, path) : ERR_MEMORY;
 }
 
 enum error checkpoint_step(const char *path, const char *identity, bool any_data, struct pool *pool, int64_t *step) {
@@ -334,8 +334,9 @@ const char *checkpoint_run_id(const char *path, struct pool *pool) {
 }
 
 /* The newest of a folder's steps that is the run's and whose manifest says what is wanted; path NULL, step -1: none. */
-static enum error newest_place(const char *steps, const char *run_id, bool (*wanted)(const struct manifest *m),
-                               struct pool *pool, struct checkpoint_place *out) {
+static enum error checkpoint_newest_place(const char *steps, const char *run_id,
+                                          bool (*wanted)(const struct manifest *m), struct pool *pool,
+                                          struct checkpoint_place *out) {
     struct step_list list;
     *out = (struct checkpoint_place){NULL, -1};
     if (!steps) return ERR_MEMORY;
@@ -350,33 +351,35 @@ static enum error newest_place(const char *steps, const char *run_id, bool (*wan
     return ERR_NONE;
 }
 
-static bool is_any(const struct manifest *m) {
+static bool manifest_is_any(const struct manifest *m) {
     (void)m;
     return true;
 }
 
-static bool is_due(const struct manifest *m) {
+static bool manifest_is_due(const struct manifest *m) {
     return !m->rescued;
 }
 
-static bool is_best(const struct manifest *m) {
+static bool manifest_is_best(const struct manifest *m) {
     return m->best;
 }
 
 const char *checkpoint_newest_step(const char *folder, const char *run_id, struct pool *pool) {
     struct checkpoint_place place;
     const char *steps = steps_folder(folder, pool);
-    return newest_place(steps, steps ? asked_run(run_id, steps, pool) : "", is_any, pool, &place) ? NULL : place.path;
+    return checkpoint_newest_place(steps, steps ? asked_run(run_id, steps, pool) : "", manifest_is_any, pool, &place)
+               ? NULL
+               : place.path;
 }
 
 int64_t checkpoint_newest_due(const char *folder, const char *run_id, struct pool *pool) {
     struct checkpoint_place place;
-    return newest_place(steps_folder(folder, pool), run_id, is_due, pool, &place) ? -1 : place.step;
+    return checkpoint_newest_place(steps_folder(folder, pool), run_id, manifest_is_due, pool, &place) ? -1 : place.step;
 }
 
 enum error checkpoint_best(const char *run_dir, const char *run_id, struct pool *pool, struct checkpoint_place *out) {
     if (!run_id) run_id = run_record_read(run_dir, pool).run_id;
-    return newest_place(pool_printf(pool, "%s/ckpt", run_dir), run_id, is_best, pool, out);
+    return checkpoint_newest_place(pool_printf(pool, "%s/ckpt", run_dir), run_id, manifest_is_best, pool, out);
 }
 
 enum error checkpoint_find_best(const char *folder, const char *run_id, struct pool *pool, char **path) {
@@ -389,14 +392,14 @@ enum error checkpoint_find_best(const char *folder, const char *run_id, struct p
         struct manifest m;
         if (!(*path = step_path(steps, list.step[i], pool))) return ERR_MEMORY;
         if (manifest_read(*path, pool, &m) != ERR_NONE || !m.best) continue;
-        if (is_anothers(*path, run_id, pool)) continue;
+        if (checkpoint_is_anothers(*path, run_id, pool)) continue;
         if (check_step(*path, NULL) == ERR_NONE) return ERR_NONE;
         log_warn("the checkpoint '%s' is skipped: %s", *path, error_message());
     }
     return checkpoint_find(folder, run_id, pool, path);
 }
 
-static bool is_step_folder(const char *path, struct pool *pool) {
+static bool checkpoint_is_step_folder(const char *path, struct pool *pool) {
     const char *manifest = pool_printf(pool, "%s/manifest.json", path),
                *model = pool_printf(pool, "%s/model.safetensors", path);
     return manifest && model && (file_exists(manifest) || file_exists(model));
@@ -407,12 +410,13 @@ enum error checkpoint_load(const char *path, struct checkpoint_view *v) {
     struct pool *pool;
     char *found;
     if (stat(path, &st) != 0) return FAIL(ERR_INPUT, "no checkpoint '%s': %s", path, strerror(errno));
-    if (!S_ISDIR(st.st_mode)) return load_weights(path, v);
+    if (!S_ISDIR(st.st_mode)) return checkpoint_load_weights(path, v);
     TRY(pool_create(&pool));
     const char *steps = steps_folder(path, pool);
-    enum error err = !steps                       ? ERR_MEMORY
-                     : is_step_folder(path, pool) ? load_step(path, v)
-                                                  : newest(steps, NULL, pool, v, load_step, &found);
+    enum error err = !steps ? ERR_MEMORY
+                     : checkpoint_is_step_folder(path, pool)
+                         ? checkpoint_load_step(path, v)
+                         : checkpoint_newest(steps, NULL, pool, v, checkpoint_load_step, &found);
     pool_free(pool);
     return err;
 }
@@ -421,7 +425,7 @@ enum error checkpoint_load(const char *path, struct checkpoint_view *v) {
 
 /* A saver holds a lock on its folder, and on its temporary folder; the kernel takes it back when the process ends,
  * however it does. */
-static bool is_held(const char *path, bool sweep) {
+static bool folder_is_held(const char *path, bool sweep) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return false;
     bool held = flock(fd, LOCK_EX | LOCK_NB) != 0;
@@ -431,7 +435,7 @@ static bool is_held(const char *path, bool sweep) {
 }
 
 /* How many of the temporary folders are somebody's; the others go, if they are to be swept. */
-static int count_held(const char *folder, bool sweep) {
+static int folders_count_held(const char *folder, bool sweep) {
     int held = 0;
     struct pool *pool;
     DIR *dir = opendir(folder);
@@ -440,7 +444,7 @@ static int count_held(const char *folder, bool sweep) {
         for (struct dirent *e; (e = readdir(dir));) {
             bool temporary = !strncmp(e->d_name, TEMPORARY_PREFIX, strlen(TEMPORARY_PREFIX));
             char *path = temporary ? pool_printf(pool, "%s/%s", folder, e->d_name) : NULL;
-            held += path && is_held(path, sweep);
+            held += path && folder_is_held(path, sweep);
         }
         pool_free(pool);
     }
@@ -449,13 +453,13 @@ static int count_held(const char *folder, bool sweep) {
 }
 
 void checkpoint_sweep(const char *folder) {
-    (void)count_held(folder, true);
+    (void)folders_count_held(folder, true);
 }
 
 bool checkpoint_is_written(const char *folder) {
-    return count_held(folder, false) > 0;
+    return folders_count_held(folder, false) > 0;
 }
 
 bool checkpoint_has_saver(const char *folder) {
-    return is_held(folder, false);
+    return folder_is_held(folder, false);
 }

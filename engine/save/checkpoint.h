@@ -27,11 +27,10 @@ struct st_file {
     const struct json_value *metadata;
     struct pool *pool;
 };
-/* Writes a file (created exclusively), data 64-byte aligned, crc32c of each tensor in __metadata__;
- * fsyncs and closes. */
+/* Writes a file (created exclusively), data 64-byte aligned, crc32c of each tensor in __metadata__ after the
+ * pairs of 'metadata', which a NULL name ends (NULL: there are none); fsyncs and closes. */
 MUST_CHECK enum error st_write(const char *path, const struct st_tensor *tensors, int count,
-                               const char *const (*metadata)[2], int nmetadata, uint32_t *file_crc,
-                               int64_t *file_bytes);
+                               const char *const (*metadata)[2], uint32_t *file_crc, int64_t *file_bytes);
 /* Opens and checks the header completely (sizes, overlaps, overflow, duplicates). Data is not read
  * yet. */
 MUST_CHECK enum error st_open(const char *path, struct st_file *out);
@@ -104,7 +103,7 @@ struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or
 };
 /* Saves in a thread of its own, beside training: 'save' copies what it needs into memory taken at
  * 'open' and returns; a second save waits for the first. A failed save is logged at once and leaves
- * nothing behind; training goes on, but save reports the last failure when three in a row have
+ * no files; training goes on, but save reports the last failure when three in a row have
  * failed, and wait when the last one has (and that failure is then forgotten). keep: how many
  * complete ones to leave (0: all); the one just saved, the newest 'best' and those of another run
  * are never deleted. What v points to is borrowed. */

@@ -15,12 +15,12 @@
 
 /* What other frameworks store beside weights, and no computation of ours reads: PyTorch's count of
  * batches, and the masks of GPT-2. */
-static bool may_be_extra(const struct st_tensor *t) {
+static bool init_may_be_extra(const struct st_tensor *t) {
     return text_ends(t->name, ".num_batches_tracked") || text_ends(t->name, ".attn.masked_bias") ||
            (text_ends(t->name, ".attn.bias") && t->ndim == 4);
 }
 
-static bool is_float(const char *dtype) {
+static bool init_is_float(const char *dtype) {
     static const char *const floats[] = {"F32", "F64", "F16", "BF16"};
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
         if (!strcmp(dtype, floats[i])) return true;
@@ -28,7 +28,7 @@ static bool is_float(const char *dtype) {
 }
 
 static bool tensor_fits(const struct st_tensor *t, const struct tensor_info *info) {
-    if (!is_float(t->dtype) || t->ndim != info->shape.ndim) return false;
+    if (!init_is_float(t->dtype) || t->ndim != info->shape.ndim) return false;
     return !memcmp(t->dim, info->shape.dim, (size_t)t->ndim * sizeof *t->dim);
 }
 
@@ -138,7 +138,7 @@ static int tensors_compare(const struct st_file *f, const struct model *m, bool 
     }
     for (int i = 0; strict && i < f->count; i++) {
         char text[512];
-        if (model_wants(m, f->tensors[i].name) || may_be_extra(&f->tensors[i])) continue;
+        if (model_wants(m, f->tensors[i].name) || init_may_be_extra(&f->tensors[i])) continue;
         snprintf(text, sizeof text, "the file has '%.256s', but this model has no such tensor", f->tensors[i].name);
         complain(user, text, "");
     }
@@ -177,7 +177,7 @@ static enum error open_source(const char *path, const struct model *m, struct st
 enum { COMPLAINTS_MAX = 12 };
 struct complaints {
     const struct init_source *source;
-    struct config_errors *errors; /* NULL: the log is told */
+    struct config_errors *errors; /* NULL: the log gets them */
     int count;
 };
 

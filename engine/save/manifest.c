@@ -17,7 +17,7 @@ static const struct json_limits limits = {.depth = 6, .entries = 1 << 20, .text 
 const char *const checkpoint_file_names[CHECKPOINT_FILES] = {"model.safetensors", "optim.safetensors",
                                                              "state.safetensors", "ema.safetensors"};
 
-static void make_suffix(const char *text, size_t n, char out[SUFFIX_BYTES + 1]) {
+static void manifest_make_suffix(const char *text, size_t n, char out[SUFFIX_BYTES + 1]) {
     snprintf(out, SUFFIX_BYTES + 1, ",\"crc32c\":\"%08x\"}\n", crc32c(0, text, n));
 }
 
@@ -52,7 +52,7 @@ enum error manifest_write(const char *folder, const struct manifest *m) {
     char *text = NULL, *path = pool_printf(pool, "%s/manifest.json", folder);
     enum error err = json_done(&j);
     if (err == ERR_NONE) {
-        make_suffix(j.text, j.length, suffix);
+        manifest_make_suffix(j.text, j.length, suffix);
         text = pool_printf(pool, "%s%s", j.text, suffix);
     }
     if (err == ERR_NONE && (!text || !path)) err = ERR_MEMORY;
@@ -62,7 +62,7 @@ enum error manifest_write(const char *folder, const struct manifest *m) {
     return err;
 }
 
-static bool get_files(const struct json_value *files, struct manifest *out) {
+static bool manifest_get_files(const struct json_value *files, struct manifest *out) {
     if (!files || files->kind != JSON_ARRAY || files->count < FILE_AVERAGE || files->count > CHECKPOINT_FILES)
         return false;
     memset(out->file, 0, sizeof out->file);
@@ -82,7 +82,7 @@ static enum error manifest_parse(const char *path, const char *text, size_t n, s
     char suffix[SUFFIX_BYTES + 1];
     const struct json_value *root;
     if (n < SUFFIX_BYTES) return FAIL(ERR_DATA, "'%s' is cut short", path);
-    make_suffix(text, n - SUFFIX_BYTES, suffix);
+    manifest_make_suffix(text, n - SUFFIX_BYTES, suffix);
     if (memcmp(text + n - SUFFIX_BYTES, suffix, SUFFIX_BYTES) != 0)
         return FAIL(ERR_DATA, "'%s' is damaged: its crc32c does not fit its text", path);
     TRY(json_parse(text, n, limits, pool, &root));
@@ -98,7 +98,8 @@ static enum error manifest_parse(const char *path, const char *text, size_t n, s
     if (!out->run_id) out->run_id = "";
     if (!out->data) out->data = "";
     if (!json_get_int(root, "step", INT64_MAX, &out->step) || !json_get_int(root, "devices", INT32_MAX, &devices) ||
-        !best || best->kind != JSON_BOOL || !out->mode || !out->identity || !get_files(json_get(root, "files"), out))
+        !best || best->kind != JSON_BOOL || !out->mode || !out->identity ||
+        !manifest_get_files(json_get(root, "files"), out))
         return FAIL(ERR_DATA, "'%s' lacks a part of a manifest", path);
     out->devices = (int)devices;
     out->best = best->truth;
@@ -129,13 +130,13 @@ static int64_t step_of_name(const char *name) {
     return strtoll(name + 5, NULL, 10);
 }
 
-static int newest_first(const void *a, const void *b) {
+static int steps_newest_first(const void *a, const void *b) {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return x > y ? -1 : x < y;
 }
 
 /* Appends, doubling the room; false: out of memory. */
-static bool append(struct step_list *list, int *room, int64_t step, struct pool *pool) {
+static bool steps_append(struct step_list *list, int *room, int64_t step, struct pool *pool) {
     if (list->count == *room) {
         *room = *room ? *room * 2 : 16;
         int64_t *more = pool_alloc(pool, (size_t)*room * sizeof *more);
@@ -156,10 +157,10 @@ enum error step_list_read(const char *folder, struct pool *pool, struct step_lis
         return FAIL(errno == ENOENT ? ERR_INPUT : ERR_IO, "cannot open the folder '%s': %s", folder, strerror(errno));
     for (struct dirent *e; fits && (e = readdir(dir));) {
         int64_t step = step_of_name(e->d_name);
-        if (step >= 0) fits = append(out, &room, step, pool);
+        if (step >= 0) fits = steps_append(out, &room, step, pool);
     }
     closedir(dir);
     if (!fits) return ERR_MEMORY;
-    if (out->count) qsort(out->step, (size_t)out->count, sizeof *out->step, newest_first);
+    if (out->count) qsort(out->step, (size_t)out->count, sizeof *out->step, steps_newest_first);
     return ERR_NONE;
 }

@@ -24,7 +24,7 @@ enum { GRAPH_NAME = 2, GRAPH_INPUT = 11, GRAPH_OUTPUT };
 /* ---- the graph ---- */
 
 /* (x - mean) * scale, one pair for all or one for each channel. */
-static const char *normalise(struct onnx_graph *g, const struct model *m, const struct normalization *norm) {
+static const char *onnx_normalise(struct onnx_graph *g, const struct model *m, const struct normalization *norm) {
     int64_t dim[SHAPE_MAX] = {norm->channels, 1, 1, 1};
     int ndim = norm->channels > 1 ? m->input.ndim : 0;
     const char *mean = onnx_tensor(g, "input/mean", norm->mean, dim, ndim);
@@ -34,7 +34,8 @@ static const char *normalise(struct onnx_graph *g, const struct model *m, const 
 }
 
 /* y / scale + mean: the outputs in the unit of the targets. */
-static void undo(struct onnx_graph *g, const struct normalization *norm, const char *y, const char *output) {
+static void onnx_undo_targets(struct onnx_graph *g, const struct normalization *norm, const char *y,
+                              const char *output) {
     int64_t dim[] = {norm->targets};
     const char *mean = onnx_tensor(g, "output/mean", norm->target_mean, dim, norm->targets > 1);
     const char *scale = onnx_tensor(g, "output/scale", norm->target_scale, dim, norm->targets > 1);
@@ -84,7 +85,7 @@ static enum error add_nodes(struct onnx_graph *g, const struct model *m, const s
         last = y[i];
     }
     if (norm->targets)
-        undo(g, norm, last, output);
+        onnx_undo_targets(g, norm, last, output);
     else
         onnx_unary(g, "Identity", output, last);
     return g->failed ? FAIL(ERR_MEMORY, "no memory for the ONNX graph") : ERR_NONE;
@@ -161,7 +162,7 @@ static enum error file_make(struct onnx_graph *g, struct proto *p, const struct 
     const char *output = s->data->classes ? "logits" : "output";
     add_tensors(g, m->params, m->nparams, s->values);
     add_tensors(g, m->buffers, m->nbuffers, s->buffers);
-    TRY(add_nodes(g, m, s->norm, tokens ? "input" : normalise(g, m, s->norm), output));
+    TRY(add_nodes(g, m, s->norm, tokens ? "input" : onnx_normalise(g, m, s->norm), output));
     proto_int(p, MODEL_IR, IR_VERSION);
     proto_text(p, MODEL_PRODUCER, "engine");
     proto_text(p, MODEL_PRODUCER_VERSION, ENGINE_VERSION);

@@ -3,7 +3,7 @@
  *   8 bytes   N, little-endian
  *   N bytes   JSON: {"__metadata__": {string: string}, name: {"dtype", "shape", "data_offsets":
  * [begin, end]}, ...} the rest  the arrays, little-endian, row-major, one after another: no holes,
- * no overlaps, nothing behind the last
+ * no overlaps, nothing after the last
  *
  * The format has no checksum; ours are in __metadata__ as "crc32c/NAME": "8 hex digits". We pad the
  * header with spaces until the data begins at a multiple of 64. A file may be hostile: sizes are
@@ -59,11 +59,10 @@ static void put_tensor(struct json *j, const struct st_tensor *t, size_t offset)
     json_close(j, '}');
 }
 
-static void put_header(struct json *j, const struct st_tensor *tensors, int count, const char *const (*metadata)[2],
-                       int nmetadata) {
+static void put_header(struct json *j, const struct st_tensor *tensors, int count, const char *const (*metadata)[2]) {
     json_open(j, NULL, '{');
     json_open(j, "__metadata__", '{');
-    for (int i = 0; i < nmetadata; i++) json_string(j, metadata[i][0], metadata[i][1]);
+    for (; metadata && (*metadata)[0]; metadata++) json_string(j, (*metadata)[0], (*metadata)[1]);
     for (int i = 0; i < count; i++) {
         char key[NAME_MOST + 16], crc[16];
         snprintf(key, sizeof key, "crc32c/%s", tensors[i].name);
@@ -77,10 +76,10 @@ static void put_header(struct json *j, const struct st_tensor *tensors, int coun
 }
 
 /* The first bytes of the file, up to the data, in the pool. */
-static enum error make_head(const struct st_tensor *tensors, int count, const char *const (*metadata)[2], int nmetadata,
+static enum error make_head(const struct st_tensor *tensors, int count, const char *const (*metadata)[2],
                             struct pool *pool, struct st_tensor *head) {
     struct json j = {0};
-    put_header(&j, tensors, count, metadata, nmetadata);
+    put_header(&j, tensors, count, metadata);
     enum error err = json_done(&j);
     size_t whole = (8 + j.length + 63) / 64 * 64;
     char *bytes = err == ERR_NONE ? pool_alloc(pool, whole) : NULL;
@@ -115,7 +114,7 @@ static enum error write_file(const char *path, const struct st_tensor *parts, in
 }
 
 enum error st_write(const char *path, const struct st_tensor *tensors, int count, const char *const (*metadata)[2],
-                    int nmetadata, uint32_t *file_crc, int64_t *file_bytes) {
+                    uint32_t *file_crc, int64_t *file_bytes) {
     if (count > TENSORS_MOST) return FAIL(ERR_CREATE, "'%s': %d tensors are too many", path, count);
     for (int i = 0; i < count; i++)
         if (!name_is_fit(tensors[i].name))
@@ -123,7 +122,7 @@ enum error st_write(const char *path, const struct st_tensor *tensors, int count
     struct pool *pool;
     TRY(pool_create(&pool));
     struct st_tensor *parts = pool_alloc(pool, ((size_t)count + 1) * sizeof *parts); /* the head, and the tensors */
-    enum error err = parts ? make_head(tensors, count, metadata, nmetadata, pool, &parts[0]) : ERR_MEMORY;
+    enum error err = parts ? make_head(tensors, count, metadata, pool, &parts[0]) : ERR_MEMORY;
     if (err == ERR_NONE) {
         if (count) memcpy(parts + 1, tensors, (size_t)count * sizeof *parts);
         *file_crc = 0;
@@ -186,11 +185,11 @@ static enum error read_entry(const struct json_value *v, size_t data_bytes, stru
     return read_offsets(json_get(v, "data_offsets"), data_bytes, t);
 }
 
-static int by_name(const void *a, const void *b) {
+static int safetensors_by_name(const void *a, const void *b) {
     return strcmp(((const struct st_tensor *)a)->name, ((const struct st_tensor *)b)->name);
 }
 
-static int by_offset(const void *a, const void *b) {
+static int safetensors_by_offset(const void *a, const void *b) {
     const struct st_tensor *x = a, *y = b;
     if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes; /* an empty tensor before the one it touches */
@@ -204,7 +203,7 @@ static enum error read_crcs(struct st_file *f) {
         if (v->kind != JSON_STRING) return FAIL(ERR_DATA, "__metadata__ has a value that is not a text");
         if (strncmp(v->key, "crc32c/", 7) != 0) continue;
         struct st_tensor wanted = {.name = v->key + 7}, *t;
-        t = bsearch(&wanted, f->tensors, (size_t)f->count, sizeof *t, by_name);
+        t = bsearch(&wanted, f->tensors, (size_t)f->count, sizeof *t, safetensors_by_name);
         if (!t || strlen(v->text) != 8 || strspn(v->text, "0123456789abcdef") != 8)
             return FAIL(ERR_DATA, "__metadata__ holds a bad crc32c");
         t->crc = (uint32_t)strtoul(v->text, NULL, 16);
@@ -236,22 +235,22 @@ static enum error read_header(struct st_file *f, const char *text, size_t n) {
     for (int i = 0; i < root->count; i++)
         if (&root->children[i] != f->metadata)
             TRY(read_entry(&root->children[i], f->data_bytes, &f->tensors[f->count++]));
-    qsort(f->tensors, (size_t)f->count, sizeof *f->tensors, by_name);
+    qsort(f->tensors, (size_t)f->count, sizeof *f->tensors, safetensors_by_name);
     TRY(read_crcs(f));
-    qsort(f->tensors, (size_t)f->count, sizeof *f->tensors, by_offset);
+    qsort(f->tensors, (size_t)f->count, sizeof *f->tensors, safetensors_by_offset);
     return check_layout(f);
 }
 
-static bool is_zip(uint64_t head) {
+static bool safetensors_is_zip(uint64_t head) {
     return (head & 0xFFFFFFFF) == 0x04034B50;
 }
 
 /* What a file of torch.save begins with: a zip archive whose first name ends in data.pkl, or before 1.6 a pickle. That is
  * code, which is never run here. */
-static bool is_pickled(const struct st_file *f, uint64_t head) {
+static bool safetensors_is_pickled(const struct st_file *f, uint64_t head) {
     enum { NAME_AT = 30 };
     char name[256] = "";
-    if (!is_zip(head)) return (head & 0xFF) == 0x80 && (head >> 8 & 0xFF) <= 5;
+    if (!safetensors_is_zip(head)) return (head & 0xFF) == 0x80 && (head >> 8 & 0xFF) <= 5;
     return pread(f->fd, name, sizeof name - 1, NAME_AT) > 0 && strstr(name, "data.pkl");
 }
 
@@ -274,8 +273,8 @@ static enum error read_head(struct st_file *f) {
     if (!S_ISREG(st.st_mode)) return FAIL(ERR_DATA, "not a regular file");
     if (st.st_size < 10) return FAIL(ERR_DATA, "not a safetensors file: %lld bytes", (long long)st.st_size);
     TRY(file_pread_all(f->fd, &n, 8, 0, f->path));
-    if (n > HEADER_MOST && is_pickled(f, n)) return refuse_pickled(f);
-    if (is_zip(n))
+    if (n > HEADER_MOST && safetensors_is_pickled(f, n)) return refuse_pickled(f);
+    if (safetensors_is_zip(n))
         return FAIL(ERR_DATA, "a zip archive, and not a safetensors file\n"
                               "convert arrays of numpy.savez: python3 -c \"import numpy, safetensors.numpy as s; "
                               "s.save_file(dict(numpy.load('FILE.npz')), 'FILE.safetensors')\"");

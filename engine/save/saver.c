@@ -69,25 +69,26 @@ static enum error temporary_open(const char *folder, int64_t step, char path[PAT
     return err;
 }
 
-static enum error write_one(const struct saver *s, const char *folder, enum checkpoint_file file, struct manifest *m) {
+static enum error saver_write_file(const struct saver *s, const char *folder, enum checkpoint_file file,
+                                   struct manifest *m) {
     static const char *const kinds[CHECKPOINT_FILES] = {"model", "optim", "state", "model"};
     char path[PATH_MOST + 32], step[24];
     int count;
     const struct st_tensor *tensors = snapshot_tensors(s->snapshot, file, &count);
     snprintf(path, sizeof path, "%s/%s", folder, checkpoint_file_names[file]);
     snprintf(step, sizeof step, "%" PRId64, m->step);
+    bool network = file == FILE_MODEL || file == FILE_AVERAGE;
     const char *const metadata[][2] = {{"format", "pt"},
                                        {"engine_format", "1"},
                                        {"kind", kinds[file]},
                                        {"step", step},
-                                       {"preprocessing", s->preprocessing}};
-    bool network = file == FILE_MODEL || file == FILE_AVERAGE;
-    int entries = network && s->preprocessing ? 5 : 4;
+                                       {network && s->preprocessing ? "preprocessing" : NULL, s->preprocessing},
+                                       {NULL}};
     if (file == FILE_AVERAGE && !count) return ERR_NONE;
-    return st_write(path, tensors, count, metadata, entries, &m->file[file].crc, &m->file[file].bytes);
+    return st_write(path, tensors, count, metadata, &m->file[file].crc, &m->file[file].bytes);
 }
 
-static enum error write_all(const struct saver *s, const char *folder, int64_t step) {
+static enum error saver_write_step(const struct saver *s, const char *folder, int64_t step) {
     struct manifest m = {.step = step,
                          .mode = s->view.mode,
                          .identity = s->view.identity ? s->view.identity : "",
@@ -98,23 +99,23 @@ static enum error write_all(const struct saver *s, const char *folder, int64_t s
                          .best = s->best,
                          .loss = (double)snapshot_counters(s->snapshot)->loss,
                          .rescued = snapshot_counters(s->snapshot)->rescued};
-    for (int i = 0; i < CHECKPOINT_FILES; i++) TRY(write_one(s, folder, (enum checkpoint_file)i, &m));
+    for (int i = 0; i < CHECKPOINT_FILES; i++) TRY(saver_write_file(s, folder, (enum checkpoint_file)i, &m));
     return manifest_write(folder, &m);
 }
 
 /* What does not say whose it is was there when this run went on from it. */
-static bool is_anothers(const struct saver *s, const struct manifest *m) {
+static bool saver_is_anothers(const struct saver *s, const struct manifest *m) {
     return *m->run_id && (!s->view.run_id || strcmp(m->run_id, s->view.run_id) != 0);
 }
 
-static enum error check_place(const struct saver *s, const char *path, struct pool *pool) {
+static enum error saver_check_place(const struct saver *s, const char *path, struct pool *pool) {
     struct manifest m;
-    if (!file_exists(path) || manifest_read(path, pool, &m) != ERR_NONE || !is_anothers(s, &m)) return ERR_NONE;
+    if (!file_exists(path) || manifest_read(path, pool, &m) != ERR_NONE || !saver_is_anothers(s, &m)) return ERR_NONE;
     return FAIL(ERR_CREATE, "'%s' is a checkpoint of another run (%s), which is not changed", path, m.run_id);
 }
 
 /* Afterwards 'temporary' is what was at 'final', or nothing. */
-static enum error commit(const char *temporary, const char *final) {
+static enum error saver_commit(const char *temporary, const char *final) {
     if (rename(temporary, final) == 0) return ERR_NONE;
     bool taken = errno == ENOTEMPTY || errno == EEXIST;
     if (taken && renameat2(AT_FDCWD, temporary, AT_FDCWD, final, RENAME_EXCHANGE) == 0) return ERR_NONE;
@@ -126,10 +127,10 @@ static enum error save_step(const struct saver *s, int64_t step, struct pool *po
     int fd = -1;
     const char *final = step_path(s->folder, step, pool);
     if (!final) return ERR_MEMORY;
-    TRY(check_place(s, final, pool));
+    TRY(saver_check_place(s, final, pool));
     TRY(temporary_open(s->folder, step, temporary, &fd));
-    enum error err = write_all(s, temporary, step);
-    if (err == ERR_NONE) err = commit(temporary, final);
+    enum error err = saver_write_step(s, temporary, step);
+    if (err == ERR_NONE) err = saver_commit(temporary, final);
     if (err == ERR_NONE) err = file_sync_folder(s->folder);
     char text[TEXT_MOST];
     snprintf(text, sizeof text, "%s", error_message());
@@ -141,7 +142,7 @@ static enum error save_step(const struct saver *s, int64_t step, struct pool *po
 /* ---- pruning ---- */
 
 /* Out of sight in one call, then away: a kill in between leaves no half checkpoint. */
-static void remove_step(const char *folder, int64_t step, struct pool *pool) {
+static void saver_remove_step(const char *folder, int64_t step, struct pool *pool) {
     char *path = step_path(folder, step, pool);
     char *hidden = pool_printf(pool, "%s/" TEMPORARY_PREFIX "old-%09" PRId64 ".%d", folder, step, (int)getpid());
     if (!path || !hidden) return;
@@ -154,7 +155,7 @@ static void remove_step(const char *folder, int64_t step, struct pool *pool) {
 /* Leaves 'keep' complete checkpoints, the newest ones and 'saved' among them, and the newest best.
  * What has no good manifest or is another run's is not ours to judge: it is neither counted nor
  * deleted. */
-static void prune(const struct saver *s, int64_t saved, struct pool *pool) {
+static void saver_prune(const struct saver *s, int64_t saved, struct pool *pool) {
     struct step_list list;
     bool best_seen = false;
     int kept = 1;
@@ -166,14 +167,14 @@ static void prune(const struct saver *s, int64_t saved, struct pool *pool) {
     for (int i = 0; i < list.count; i++) {
         struct manifest m;
         char *path = step_path(s->folder, list.step[i], pool);
-        if (!path || manifest_read(path, pool, &m) != ERR_NONE || is_anothers(s, &m)) continue;
+        if (!path || manifest_read(path, pool, &m) != ERR_NONE || saver_is_anothers(s, &m)) continue;
         bool newest_best = m.best && !best_seen;
         best_seen |= m.best;
         if (list.step[i] == saved || newest_best) continue;
         if (kept < s->keep)
             kept++;
         else
-            remove_step(s->folder, list.step[i], pool);
+            saver_remove_step(s->folder, list.step[i], pool);
     }
 }
 
@@ -183,12 +184,12 @@ static enum error save_and_prune(const struct saver *s, int64_t step) {
     struct pool *pool;
     TRY(pool_create(&pool));
     enum error err = save_step(s, step, pool);
-    if (err == ERR_NONE) prune(s, step, pool);
+    if (err == ERR_NONE) saver_prune(s, step, pool);
     pool_free(pool);
     return err;
 }
 
-static void note_outcome(struct saver *s, enum error err, int64_t step) {
+static void saver_note_outcome(struct saver *s, enum error err, int64_t step) {
     s->failures = err == ERR_NONE ? 0 : s->failures + 1;
     s->reported = err == ERR_NONE;
     if (err == ERR_NONE) return;
@@ -207,7 +208,7 @@ static void *run_saver(void *arg) {
         int64_t step = snapshot_counters(s->snapshot)->step;
         enum error err = save_and_prune(s, step);
         pthread_mutex_lock(&s->lock);
-        note_outcome(s, err, step);
+        saver_note_outcome(s, err, step);
         s->busy = false;
         pthread_cond_broadcast(&s->changed);
     }
@@ -215,7 +216,7 @@ static void *run_saver(void *arg) {
     return NULL;
 }
 
-static enum error start_thread(struct saver *s) {
+static enum error saver_start_thread(struct saver *s) {
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     int code = thread_start(&s->thread, run_saver, s);
@@ -223,7 +224,7 @@ static enum error start_thread(struct saver *s) {
 }
 
 /* Shared, since it keeps nobody out. */
-static enum error lock_folder(struct saver *s) {
+static enum error saver_lock_folder(struct saver *s) {
     s->fd = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (s->fd >= 0 && flock(s->fd, LOCK_SH) == 0) return ERR_NONE;
     return FAIL(ERR_CREATE, "cannot lock the folder '%s': %s", s->folder, strerror(errno));
@@ -237,7 +238,7 @@ static void saver_free(struct saver *s) {
 }
 
 /* The folder, and its own entry in its parent, are on disk before anything is saved in it. */
-static enum error prepare_folder(const char *folder) {
+static enum error saver_prepare_folder(const char *folder) {
     char parent[PATH_MOST];
     TRY(file_make_folders(folder));
     if (snprintf(parent, sizeof parent, "%s/..", folder) >= PATH_MOST)
@@ -250,14 +251,14 @@ static enum error prepare_folder(const char *folder) {
 static enum error saver_prepare(struct saver *s, const char *folder, const struct checkpoint_view *v) {
     TRY(pool_create(&s->pool));
     if (!(s->folder = pool_printf(s->pool, "%s", folder))) return ERR_MEMORY;
-    TRY(lock_folder(s));
+    TRY(saver_lock_folder(s));
     TRY(snapshot_create(v, &s->snapshot));
     if (v->set) TRY(preprocessing_text(v->set, v->norm, s->pool, &s->preprocessing));
-    return start_thread(s);
+    return saver_start_thread(s);
 }
 
 enum error saver_open(const char *folder, int keep, const struct checkpoint_view *v, struct saver **out) {
-    TRY(prepare_folder(folder));
+    TRY(saver_prepare_folder(folder));
     struct saver *s = calloc(1, sizeof *s);
     if (!s) return FAIL(ERR_MEMORY, "no memory to save checkpoints");
     *s = (struct saver){.fd = -1, .keep = keep, .view = *v, .reported = true};
@@ -269,18 +270,18 @@ enum error saver_open(const char *folder, int keep, const struct checkpoint_view
     return err;
 }
 
-static void wait_idle(struct saver *s) {
+static void saver_wait_idle(struct saver *s) {
     while (s->busy) pthread_cond_wait(&s->changed, &s->lock);
 }
 
-static enum error report(struct saver *s) {
+static enum error saver_report(struct saver *s) {
     s->reported = true;
     return FAIL(s->err, "%s\nis the disk full? checkpoints go to '%s'", s->text, s->folder);
 }
 
 void saver_state(struct saver *s, float *slots[2]) {
     pthread_mutex_lock(&s->lock);
-    wait_idle(s);
+    saver_wait_idle(s);
     snapshot_slots(s->snapshot, slots);
     pthread_mutex_unlock(&s->lock);
 }
@@ -288,9 +289,9 @@ void saver_state(struct saver *s, float *slots[2]) {
 enum error saver_save(struct saver *s, bool best) {
     enum error err = ERR_NONE;
     pthread_mutex_lock(&s->lock);
-    wait_idle(s);
+    saver_wait_idle(s);
     if (s->failures >= FAILURES_MOST) {
-        err = report(s);
+        err = saver_report(s);
     } else if ((err = snapshot_take(s->snapshot, &s->view)) == ERR_NONE) {
         s->best = best;
         s->busy = true;
@@ -302,8 +303,8 @@ enum error saver_save(struct saver *s, bool best) {
 
 enum error saver_wait(struct saver *s) {
     pthread_mutex_lock(&s->lock);
-    wait_idle(s);
-    enum error err = s->reported ? ERR_NONE : report(s);
+    saver_wait_idle(s);
+    enum error err = s->reported ? ERR_NONE : saver_report(s);
     pthread_mutex_unlock(&s->lock);
     return err;
 }

@@ -83,7 +83,8 @@ static const struct config_field ps_fields[] = {
      .help = "Send gradients to the servers while backward still computes others"},
     {"staleness", CONFIG_INT, offsetof(struct ps_config, staleness), "0",
      "As dp.staleness, of one server apart: it updates the weights for each gradient that arrives, whole, and a worker "
-     "may be so many steps ahead of the slowest one; 'partition' and 'overlap' then have no effect. 0: all workers "
+     "may be this number of steps ahead of the slowest one; 'partition' and 'overlap' then have no effect. 0: all "
+     "workers "
      "wait "
      "for each other in every step",
      .min = 0, .max = 1000000, .choices = "unbounded", .word = -1},

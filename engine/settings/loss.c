@@ -56,17 +56,17 @@ static const struct config_section *section_at(int i) {
 const struct config_variants loss_variants = {
     .name = "name", .count = sizeof sections / sizeof sections[0], .at = section_at};
 
-static const struct loss_config *config_of(const struct config_variant *loss) {
+static const struct loss_config *loss_config_of(const struct config_variant *loss) {
     static const struct loss_config none;
     return loss->config ? loss->config : &none;
 }
 
 bool loss_is_plain(const struct config_variant *loss) {
-    const struct loss_config *c = config_of(loss);
+    const struct loss_config *c = loss_config_of(loss);
     return loss->index == LOSS_CROSS_ENTROPY && c->smoothing == 0 && c->weights.count == 0;
 }
 
 bool loss_is_balanced(const struct config_variant *loss) {
-    const struct config_list *w = &config_of(loss)->weights;
+    const struct config_list *w = &loss_config_of(loss)->weights;
     return w->count == 1 && *(const double *)w->items == LOSS_BALANCED;
 }

@@ -24,7 +24,7 @@ struct run_launched {
                               locals alone are told, or (size 0) nobody */
     const char *variables; /* by which it was recognised: "RANK, WORLD_SIZE, ..." */
     int rank, size;
-    int local, locals;   /* of those on this host; -1, 0: not told */
+    int local, locals;   /* of those on this host; -1, 0: not known */
     const char *master;  /* HOST:PORT or file:///PATH, where the ranks meet; NULL: unknown */
     const char *job;     /* distinguishes this run from others; "" if nothing does */
     const char *problem; /* why its variables cannot be used; NULL: they can */

@@ -8,16 +8,16 @@
 
 #include <string.h>
 
-static bool is_init_url(const char *init) {
+static bool resolve_is_init_url(const char *init) {
     return !strncmp(init, "tcp://", 6) || !strncmp(init, "file://", 7);
 }
 
 /* run.init, run.rank and run.world_size say it, or the environment (launched) has. */
-static void read_init(struct resolve *r) {
+static void launch_read_init(struct resolve *r) {
     struct run_launched *l = &r->c->launched;
     const struct place_config *p = &r->c->run;
     const struct node *init = resolve_find(r, "run.init");
-    if (is_init_url(p->init)) {
+    if (resolve_is_init_url(p->init)) {
         if (p->rank >= 0) l->rank = (int)p->rank, l->local = -1;
         if (p->world_size > 0) l->size = (int)p->world_size, l->locals = 0;
         if ((p->rank < 0 || p->world_size <= 0) && !l->by) {
@@ -107,7 +107,7 @@ static void check_token(struct resolve *r) {
 }
 
 enum error resolve_processes(struct resolve *r) {
-    read_init(r);
+    launch_read_init(r);
     check_launched(r);
     check_nodes(r);
     check_token(r);
@@ -117,7 +117,7 @@ enum error resolve_processes(struct resolve *r) {
 /* ---- how many devices ---- */
 
 /* Of two nodes that clash the one given last is to blame: --set's, then the lower in the file. */
-static const struct node *later(const struct node *a, const struct node *b) {
+static const struct node *node_given_later(const struct node *a, const struct node *b) {
     if (!resolve_is_given(a) || !resolve_is_given(b)) return resolve_is_given(a) ? a : b;
     if (resolve_is_set(a) != resolve_is_set(b)) return resolve_is_set(a) ? a : b;
     return a->line > b->line ? a : b;
@@ -126,15 +126,15 @@ static const struct node *later(const struct node *a, const struct node *b) {
 static void check_single(struct resolve *r) {
     const struct node *devices = resolve_find(r, "devices"), *mode = resolve_find(r, "mode");
     if (r->c->devices.count <= 1 || r->c->sharing.place != PLACE_ALONE) return;
-    resolve_clash(r, later(mode, devices) == mode, "mode",
+    resolve_clash(r, node_given_later(mode, devices) == mode, "mode",
                   "mode 'single' runs on one device, but 'devices' is {devices} ({at devices})");
-    if (later(mode, devices) == devices)
+    if (node_given_later(mode, devices) == devices)
         config_error(r->e, devices, false, "%d devices, but mode 'single' runs on one (%s)\nuse mode dp or ddp",
                      r->c->devices.count, resolve_place(r, mode));
 }
 
 /* Mode single of --set, of a run on several devices: on the first of them. */
-static enum error take_first(struct resolve *r) {
+static enum error devices_take_first(struct resolve *r) {
     struct device_choice *d = &r->c->devices;
     if (!r->c->asks || d->count <= 1 || r->c->sharing.place != PLACE_ALONE ||
         resolve_is_set(resolve_find(r, "devices")))
@@ -146,7 +146,7 @@ static enum error take_first(struct resolve *r) {
 }
 
 enum error resolve_single(struct resolve *r) {
-    TRY(take_first(r));
+    TRY(devices_take_first(r));
     check_single(r);
     return ERR_NONE;
 }
@@ -177,7 +177,7 @@ bool resolve_is_rank(const struct resolve *r) {
 }
 
 /* Whether an algorithm adds whatever subtrees a device has, or asks for none (ring). */
-static bool any_number(const char *algorithm) {
+static bool algorithm_takes_any_number(const char *algorithm) {
     static const char *const names[] = {"auto", "direct", "star", "ring"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(algorithm, names[i])) return true;
@@ -190,7 +190,9 @@ void resolve_algorithm(struct resolve *r) {
     const char *name = c->comm.algorithm;
     int shards = (int)c->batch.shards, devices = c->devices.count;
     bool even = !strcmp(name, "halving_doubling"), fits = !even || is_power_of_two(devices);
-    if (any_number(name) || !strcmp(name, "native") || c->sharing.place == PLACE_ALONE || devices > shards) return;
+    if (algorithm_takes_any_number(name) || !strcmp(name, "native") || c->sharing.place == PLACE_ALONE ||
+        devices > shards)
+        return;
     const struct node *at = resolve_find(r, "comm.algorithm");
     bool own = plugin_is_path(name), apart = device_find(c->devices.kind)->runtime->apart;
     resolve_clash(
@@ -215,7 +217,7 @@ void resolve_algorithm(struct resolve *r) {
 /* Where every rank has all weights and all of the optimizer's state, and nothing of either changes before the
  * gradients of a step have landed, a rank whose step has failed still holds the step before. An asynchronous device
  * may have begun the update by then. */
-static bool outlives_loss(const struct run_config *c) {
+static bool run_outlives_loss(const struct run_config *c) {
     const struct sharing *s = &c->sharing;
     const struct exchange_plan *p = &s->plan;
     bool whole = s->place == PLACE_PROCESSES && p->update == UPDATE_BY_ALL && !p->alone && !s->compressed;
@@ -231,7 +233,7 @@ void resolve_elastic(struct resolve *r) {
     if (elastic->nodes && !elastic->min) elastic->min = 1;
     int64_t min = elastic->min, nodes = r->c->run.nodes;
     const char *by = r->c->launched.by;
-    r->c->sharing.rescues = outlives_loss(r->c);
+    r->c->sharing.rescues = run_outlives_loss(r->c);
     if (!min || r->c->asks || resolve_is_rank(r)) return;
     resolve_clash(
         r, r->c->sharing.place != PLACE_PROCESSES, path,
@@ -247,7 +249,7 @@ void resolve_elastic(struct resolve *r) {
     resolve_clash(r, r->c->sharing.plan.alone, path,
                   "'run.elastic' needs steps that do not depend on the number of devices, but here each device steps "
                   "by its own samples (ddp.sync.every, {at ddp.sync.every})\nuse ddp.sync: 1");
-    resolve_clash(r, !any_number(r->c->comm.algorithm), path,
+    resolve_clash(r, !algorithm_takes_any_number(r->c->comm.algorithm), path,
                   "'run.elastic' continues with any number of devices, but comm.algorithm '{comm.algorithm}' "
                   "({at comm.algorithm}) does not support every number\nuse auto, direct or star");
     if (by && !resolve_is_given(resolve_find(r, "batch.shards")))

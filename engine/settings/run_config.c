@@ -42,7 +42,7 @@ static enum error expand_model(struct run_settings *s) {
 }
 
 /* The set of this name; NULL: there is none. */
-static const struct dataset_ops *set_named(const char *text) {
+static const struct dataset_ops *settings_set_named(const char *text) {
     int count;
     const struct dataset_ops *const *kinds = dataset_kinds(&count);
     for (int i = 0; i < count; i++)
@@ -52,11 +52,12 @@ static const struct dataset_ops *set_named(const char *text) {
 
 /* Whether the text is no name of a set (that of a set of files may be a folder's, too), and then which file or folder it means; lost: that is in another place, which has
  * been reported. */
-static enum error find_path(struct run_settings *s, struct node *at, struct config_errors *e, bool *found, bool *lost) {
+static enum error settings_find_path(struct run_settings *s, struct node *at, struct config_errors *e, bool *found,
+                                     bool *lost) {
     double number;
     int before = config_errors_count(e);
     *found = *lost = false;
-    const struct dataset_ops *named = strcmp(at->key, "train") ? set_named(at->text) : NULL;
+    const struct dataset_ops *named = strcmp(at->key, "train") ? settings_set_named(at->text) : NULL;
     if (!*at->text || (named && !named->recognises) || text_real(at->text, &number)) return ERR_NONE;
     struct node path = *at;
     TRY(tree_path(&path, "data", "", s->pool, e));
@@ -67,8 +68,8 @@ static enum error find_path(struct run_settings *s, struct node *at, struct conf
 }
 
 /* Which set the path is of, and its files; a kind of -1, reported, when it is none's. */
-static enum error recognise(const struct node *path, struct pool *pool, struct config_errors *e,
-                            struct data_files *out) {
+static enum error settings_recognise(const struct node *path, struct pool *pool, struct config_errors *e,
+                                     struct data_files *out) {
     *out = (struct data_files){.kind = -1};
     if (!file_exists(path->text)) {
         config_error(e, path, false, "data: no file or folder '%.200s'\nnothing is ever downloaded", path->text);
@@ -87,10 +88,10 @@ static enum error expand_data(struct run_settings *s, struct config_errors *e) {
     struct node *bare = data->kind == NODE_SCALAR ? data : scalar_get(data, "");
     struct node *train = scalar_get(data, "train"), *path = train ? train : bare;
     bool found = false, lost = false;
-    if (path) TRY(find_path(s, path, e, &found, &lost));
+    if (path) TRY(settings_find_path(s, path, e, &found, &lost));
     if (!found) return ERR_NONE;
     struct data_files files = {.kind = -1};
-    if (!lost) TRY(recognise(path, s->pool, e, &files));
+    if (!lost) TRY(settings_recognise(path, s->pool, e, &files));
     if (files.kind >= 0) path->text = files.train;
     struct node place = *path, none = {.source = "auto"};
     if (files.kind < 0 || path == data) /* an unknown set's keys are unknown, too: only the path is reported */
@@ -116,7 +117,7 @@ size_t run_name_character(const char *c) {
 }
 
 /* The run's name: the file's, of characters that can stand in a folder's name. */
-static enum error add_name(struct run_settings *s, const char *path) {
+static enum error settings_add_name(struct run_settings *s, const char *path) {
     if (node_get(s->tree, "name")) return ERR_NONE;
     const char *base = path && strcmp(path, "-") ? path : "run";
     if (strrchr(base, '/')) base = strrchr(base, '/') + 1;
@@ -146,18 +147,18 @@ static const char *const of_training[] = {"train",          "optimizer",    "sch
 static const char *const of_place[] = {"mode", "devices", "threads", "batch", "deterministic", "cuda",
                                        "dp",   "ps",      "fsdp",    "comm",  "run",           "inject"};
 
-static void drop_unasked(struct node *tree, enum asks asks) {
+static void settings_drop_unasked(struct node *tree, enum asks asks) {
     for (size_t i = 0; asks && i < sizeof of_training / sizeof *of_training; i++) tree_drop(tree, of_training[i]);
     for (size_t i = 0; asks == ASKS_HERE && i < sizeof of_place / sizeof *of_place; i++) tree_drop(tree, of_place[i]);
 }
 
 /* ERR_CONFIG from the parts only says that e has grown: all parts have their say before it counts.
  */
-static enum error go_on(enum error err) {
+static enum error settings_go_on(enum error err) {
     return err == ERR_CONFIG ? ERR_NONE : err;
 }
 
-static enum error read_tree(const struct run_ask *ask, struct run_settings *s, struct config_errors *e) {
+static enum error settings_read_tree(const struct run_ask *ask, struct run_settings *s, struct config_errors *e) {
     s->given = pool_strndup(s->pool, "", 0);
     if (!s->given) return ERR_MEMORY;
     if (ask->path) {
@@ -171,21 +172,21 @@ static enum error read_tree(const struct run_ask *ask, struct run_settings *s, s
     const char *source = ask->path ? ask->path : "default";
     enum error err = tree_parse(s->given, s->given_length, source, s->pool, e, &s->tree);
     if (err == ERR_CONFIG && s->tree->count == 0) return err; /* nothing could be read: nothing more to say */
-    TRY(go_on(err));
-    drop_unasked(s->tree, ask->asks);
-    for (int i = 0; i < ask->nsets; i++) TRY(go_on(tree_set(s->tree, ask->sets[i], s->pool, e)));
+    TRY(settings_go_on(err));
+    settings_drop_unasked(s->tree, ask->asks);
+    for (int i = 0; i < ask->nsets; i++) TRY(settings_go_on(tree_set(s->tree, ask->sets[i], s->pool, e)));
     return ERR_NONE;
 }
 
 /* Settles the settings whose tree has been read: expands it, reads its values and checks them. */
-static enum error settle(const struct run_ask *ask, struct run_settings *s, struct config_errors *e) {
-    TRY(add_name(s, ask->path));
+static enum error settings_settle(const struct run_ask *ask, struct run_settings *s, struct config_errors *e) {
+    TRY(settings_add_name(s, ask->path));
     TRY(expand_model(s));
     TRY(expand_lr_scale(s));
     TRY(plugged_expand(node_get(node_get(s->tree, "comm"), "compress"), compress_variants.name, s->pool));
     TRY(plugged_expand(node_get(s->tree, "optimizer"), optim_variants.name, s->pool));
     TRY(expand_data(s, e));
-    TRY(go_on(config_read(&run_schema, s->tree, s->pool, e, &s->config)));
+    TRY(settings_go_on(config_read(&run_schema, s->tree, s->pool, e, &s->config)));
     struct data_config *data = &s->config.data;
     if (data->set.common_config) { /* the keys that all sets share are read beside the set's own */
         struct config_variant set = data->set;
@@ -195,7 +196,7 @@ static enum error settle(const struct run_ask *ask, struct run_settings *s, stru
     data->values = s->config.loss.index == LOSS_MSE;
     data->fractions = s->config.loss.index == LOSS_BCE;
     if (s->config.model) {
-        TRY(go_on(model_check(s->config.model, e)));
+        TRY(settings_go_on(model_check(s->config.model, e)));
         TRY(init_read(s->config.model, s->pool, e, &s->config.init));
     }
     struct optimizer_config *o = &s->config.optimizer;
@@ -206,14 +207,14 @@ static enum error settle(const struct run_ask *ask, struct run_settings *s, stru
     return config_errors_count(e) ? ERR_CONFIG : ERR_NONE;
 }
 
-static bool was_read_as(const struct node *given, const struct node *read) {
+static bool node_was_read_as(const struct node *given, const struct node *read) {
     return read->text == given->text || (read->given && read->given == given->text);
 }
 
 /* A path is in the given text what it is in the tree: that text is read elsewhere. */
-static void take_path(struct node *given, const struct node *read) {
+static void node_take_path(struct node *given, const struct node *read) {
     for (int i = 0; read && read->kind == NODE_MAP && i < read->count; i++)
-        if (read->items[i]->kind == NODE_SCALAR) take_path(given, read->items[i]);
+        if (read->items[i]->kind == NODE_SCALAR) node_take_path(given, read->items[i]);
     if (read && read->given && read->given == given->text) given->text = read->text;
 }
 
@@ -225,10 +226,10 @@ static void name_held(struct node *given, const struct node *read) {
         struct node *child = given->items[i];
         bool held = given->kind == NODE_MAP && !*child->key;
         for (int k = 0; held && read && k < read->count; k++)
-            if (was_read_as(child, read->items[k])) child->key = read->items[k]->key;
+            if (node_was_read_as(child, read->items[k])) child->key = read->items[k]->key;
         if (given->kind == NODE_MAP && child->kind == NODE_SCALAR && read) {
-            take_path(child, node_get(read, child->key));
-            take_path(child, read); /* of a plug-in: as the key 'file' */
+            node_take_path(child, node_get(read, child->key));
+            node_take_path(child, read); /* of a plug-in: as the key 'file' */
         }
         if (!held && given->kind == NODE_MAP) name_held(child, read ? node_get(read, child->key) : NULL);
         if (given->kind != NODE_MAP || *child->key) given->items[kept++] = child;
@@ -243,7 +244,7 @@ enum error run_settings_from(struct node *tree, const struct run_ask *ask, struc
     struct node *given = tree_copy(tree, out->pool);
     out->tree = tree;
     if (!given) return ERR_MEMORY;
-    enum error err = settle(ask, out, e);
+    enum error err = settings_settle(ask, out, e);
     if (err == ERR_NONE) name_held(given, tree);
     out->given = tree_write(given, false, out->pool);
     if (!out->given) return ERR_MEMORY;
@@ -251,7 +252,8 @@ enum error run_settings_from(struct node *tree, const struct run_ask *ask, struc
     return err;
 }
 
-static void write_report(struct run_settings *s, const struct config_errors *e, enum error err, char **report) {
+static void settings_write_report(struct run_settings *s, const struct config_errors *e, enum error err,
+                                  char **report) {
     if (err == ERR_CONFIG) {
         *report = config_errors_text(e, s->pool);
         if (*report) (void)FAIL(ERR_CONFIG, "%.*s", (int)strcspn(*report, "\n"), *report);
@@ -268,9 +270,9 @@ enum error run_settings_load(const struct run_ask *ask, struct run_settings *out
     *report = NULL;
     TRY(pool_create(&out->pool));
     TRY(config_errors_create(&e));
-    enum error err = read_tree(ask, out, e);
-    if (err == ERR_NONE) err = settle(ask, out, e);
-    if (err) write_report(out, e, err, report);
+    enum error err = settings_read_tree(ask, out, e);
+    if (err == ERR_NONE) err = settings_settle(ask, out, e);
+    if (err) settings_write_report(out, e, err, report);
     config_errors_free(e);
     return err;
 }

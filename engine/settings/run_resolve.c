@@ -130,7 +130,7 @@ static void check_dashboard(struct resolve *r) {
 /* ---- devices ---- */
 
 /* after: ":4", or "". */
-static void refuse_kind(struct resolve *r, const struct node *node, const char *kind, const char *after) {
+static void devices_refuse_kind(struct resolve *r, const struct node *node, const char *kind, const char *after) {
     const char *names[32], *all = "";
     int count, n = 0;
     const struct device_ops *const *kinds = device_kinds(&count);
@@ -149,7 +149,7 @@ static void refuse_kind(struct resolve *r, const struct node *node, const char *
 }
 
 /* "0,2": which units of an accelerator. */
-static void read_units(struct resolve *r, const struct node *node, const char *list) {
+static void devices_read_units(struct resolve *r, const struct node *node, const char *list) {
     struct device_choice *d = &r->c->devices;
     d->unit = pool_alloc(r->pool, (strlen(list) / 2 + 1) * sizeof *d->unit);
     for (const char *p = list; d->unit && d->listed < RUN_DEVICES_MAX; p++) {
@@ -167,8 +167,8 @@ static void read_units(struct resolve *r, const struct node *node, const char *l
                  d->kind, d->kind, r->c->devices_text, d->kind);
 }
 
-/* "4": so many of a kind that there are as many of as one likes. */
-static void read_count(struct resolve *r, const struct node *node, const char *text) {
+/* "4": the number of devices of a kind that is not limited by the machine. */
+static void devices_read_count(struct resolve *r, const struct node *node, const char *text) {
     struct device_choice *d = &r->c->devices;
     int64_t count = 0;
     if (text_int(text, &count) && count >= 1 && count <= RUN_DEVICES_MAX)
@@ -201,19 +201,19 @@ static enum error read_devices(struct resolve *r) {
     if (!kind) return ERR_MEMORY;
     const struct device_ops *ops = device_find(kind);
     if (!ops) {
-        refuse_kind(r, node, kind, text + n);
+        devices_refuse_kind(r, node, kind, text + n);
         return ERR_NONE;
     }
     *d = (struct device_choice){.kind = ops->name};
     if (text[n] && ops->units)
-        read_units(r, node, text + n + 1);
+        devices_read_units(r, node, text + n + 1);
     else if (text[n])
-        read_count(r, node, text + n + 1);
+        devices_read_count(r, node, text + n + 1);
     d->automatic = d->count == 0;
     return ERR_NONE;
 }
 
-/* Shards where nobody says how many: so many, fewer of a small batch, more for more devices. A shard is no smaller than
+/* The number of shards by default: SHARDS, fewer of a small batch, more for more devices. A shard is no smaller than
  * batchnorm can bear, whose moments are a shard's. */
 enum { SHARDS = 8, BATCHNORM_SAMPLES = 16 };
 
@@ -224,7 +224,7 @@ static int64_t next_power_of_two(int64_t n) {
 }
 
 /* As many as there are cores, fewer where that would not fit the batch. */
-static int64_t choose_count(const struct resolve *r) {
+static int64_t devices_choose_count(const struct resolve *r) {
     const struct batch_config *b = &r->c->batch;
     if (r->c->sharing.place == PLACE_ALONE) return 1;
     int64_t nodes = r->c->run.nodes - resolve_own_nodes(r), most = b->size / b->accumulate / nodes;
@@ -237,18 +237,18 @@ static int64_t choose_count(const struct resolve *r) {
 }
 
 /* Launchers may show each process a unit of its own, which is then the first and only one to it. */
-static bool sees_its_own(const struct device_choice *d) {
+static bool devices_see_own_unit(const struct device_choice *d) {
     const struct device_ops *ops = device_find(d->kind);
     int units = 0;
     return d->listed == 1 && ops->units && ops->units(&units) == ERR_NONE && units == 1;
 }
 
 /* Each process that a launcher has started is one device. */
-static enum error count_launched(struct resolve *r) {
+static enum error devices_count_launched(struct resolve *r) {
     const struct run_launched *l = &r->c->launched;
     struct device_choice *d = &r->c->devices;
     int here = l->locals > 0 ? l->locals : 1;
-    if (d->count && d->count != here && d->count != l->size && !sees_its_own(d))
+    if (d->count && d->count != here && d->count != l->size && !devices_see_own_unit(d))
         config_error(r->e, resolve_find(r, "devices"), false,
                      "%d devices, but %s has started %d process%s, %d of them here\nleave "
                      "'devices' to it: %s",
@@ -273,7 +273,7 @@ static const char *units_text(struct resolve *r) {
 }
 
 /* All units of an accelerator. */
-static enum error choose_units(struct resolve *r, const struct device_ops *ops) {
+static enum error devices_choose_units(struct resolve *r, const struct device_ops *ops) {
     struct device_choice *d = &r->c->devices;
     int here, count = 1;
     TRY(ops->units(&here));
@@ -286,7 +286,7 @@ static enum error resolve_devices(struct resolve *r) {
     struct device_choice *d = &r->c->devices;
     const struct device_ops *ops = device_find(d->kind);
     TRY(resolve_single(r));
-    if (r->c->launched.by && r->c->sharing.place == PLACE_PROCESSES) return count_launched(r);
+    if (r->c->launched.by && r->c->sharing.place == PLACE_PROCESSES) return devices_count_launched(r);
     if (resolve_is_rank(r)) {
         d->local = r->c->launched.locals - r->c->sharing.servers_here;
         d->count = r->c->launched.size - r->c->sharing.servers;
@@ -296,9 +296,9 @@ static enum error resolve_devices(struct resolve *r) {
     if (given)
         d->local = d->count;
     else if (ops->units)
-        TRY(choose_units(r, ops));
+        TRY(devices_choose_units(r, ops));
     else
-        d->local = (int)choose_count(r);
+        d->local = (int)devices_choose_count(r);
     d->count = d->local * (int)(r->c->run.nodes - resolve_own_nodes(r));
     if (r->c->run.node_rank < resolve_own_nodes(r)) d->local = 0;
     resolve_check_count(r);
@@ -310,7 +310,7 @@ static enum error resolve_devices(struct resolve *r) {
 /* ---- the batch ---- */
 
 /* "4 or 8" */
-static const char *near_shards(const struct resolve *r, int64_t shards) {
+static const char *shards_near(const struct resolve *r, int64_t shards) {
     int64_t above = next_power_of_two(shards);
     if (above > RUN_SHARDS_MAX) return pool_printf(r->pool, "%d", RUN_SHARDS_MAX);
     return pool_printf(r->pool, "%lld or %lld", (long long)above / 2, (long long)above);
@@ -322,7 +322,7 @@ static void check_shards(struct resolve *r) {
     long long shards = b->shards;
     int n = r->c->devices.count;
     if (!is_power_of_two(shards)) {
-        const char *near = near_shards(r, shards);
+        const char *near = shards_near(r, shards);
         config_error(r->e, at, false, "%lld shards are not a power of two\nset batch.shards to %s", shards,
                      near ? near : "another number");
     } else if (shards < n && !r->c->asks) {
@@ -345,13 +345,13 @@ static void check_shards(struct resolve *r) {
 
 /* A GPU computes its shards one by one, each slower than in a larger one; without bitwise its sums are not those of any
  * number of devices anyway. */
-static bool one_by_one(const struct resolve *r) {
+static bool shards_go_one_by_one(const struct resolve *r) {
     const struct device_ops *ops = device_find(r->c->devices.kind);
     return ops && ops->runtime->asynchronous && r->c->deterministic != DETERMINISTIC_BITWISE &&
            is_power_of_two(r->c->devices.count);
 }
 
-static enum error choose_shards(struct resolve *r) {
+static enum error shards_choose(struct resolve *r) {
     struct batch_config *b = &r->c->batch;
     int64_t least = next_power_of_two(r->c->devices.count);
     bool batchnorm = false;
@@ -361,14 +361,14 @@ static enum error choose_shards(struct resolve *r) {
     while (b->shards > 1 && b->accumulate > b->size / b->shards) b->shards /= 2;
     b->shards_why = b->shards == SHARDS ? "" : batchnorm ? ", for batchnorm's sake" : ", as many as it can be cut in";
     if (b->shards < least) b->shards = least, b->shards_why = ", so that each device has one";
-    if (b->shards > least && one_by_one(r))
+    if (b->shards > least && shards_go_one_by_one(r))
         b->shards = least, b->shards_why = ", one a device: a GPU takes them one by one";
     return decide_int(r, "batch.shards", b->shards);
 }
 
 static enum error resolve_batch(struct resolve *r) {
     r->c->batch.shards_why = "";
-    if (!r->c->batch.shards) TRY(choose_shards(r));
+    if (!r->c->batch.shards) TRY(shards_choose(r));
     check_shards(r);
     return ERR_NONE;
 }

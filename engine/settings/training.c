@@ -35,8 +35,9 @@ static const struct config_field train_fields[] = {
          "Stop as soon as a metric is reached, such as {val.accuracy: 0.97}, {val.r2: 0.9} or {train.loss: 0.1}; the "
          "metrics of checkpoint.best and train.loss"},
     {"patience", CONFIG_NODE, offsetof(struct train_config, patience), NULL,
-     .help = "Stop when a metric has not improved in so many evaluations, as {val.loss: 5}; {val.loss: 5, min_delta: "
-             "0.001}: by more than that. checkpoint.best keeps the best",
+     .help =
+         "Stop when a metric has not improved in a number of evaluations, as {val.loss: 5}; {val.loss: 5, min_delta: "
+         "0.001}: by more than that. checkpoint.best keeps the best",
      .also = "early_stopping|early_stopping_patience"},
     {.key = NULL},
 };

@@ -21,7 +21,7 @@ struct metrics {
 };
 
 /* jsonl is what others read the run by, and needs no asking. */
-static bool is_wanted(const struct config_list *sinks, int kind) {
+static bool metrics_is_wanted(const struct config_list *sinks, int kind) {
     bool wanted = kind == SINK_jsonl;
     for (int i = 0; i < sinks->count; i++) wanted |= ((const int *)sinks->items)[i] == kind;
     return wanted;
@@ -36,7 +36,7 @@ enum error metrics_open(const struct job *job, int64_t step, int64_t steps, stru
     m->times = malloc((size_t)m->capacity * sizeof *m->times);
     enum error err = m->times ? ERR_NONE : FAIL(ERR_MEMORY, "no memory for metrics");
     for (int kind = 0; kind < SINK_KINDS && err == ERR_NONE; kind++)
-        if (is_wanted(sinks, kind)) err = sink_find(kind)->open(&place, &m->sink[kind]);
+        if (metrics_is_wanted(sinks, kind)) err = sink_find(kind)->open(&place, &m->sink[kind]);
     if (err != ERR_NONE)
         metrics_close(m);
     else

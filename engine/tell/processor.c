@@ -38,8 +38,8 @@ static void reading_add(const struct processor_reading *r, const char *name) {
     snprintf(r->out + used, r->n - used, "%s%s", used ? " + " : "", name);
 }
 
-/* Each kind of core is told once. */
-static bool is_new(struct processor_reading *r, unsigned part) {
+/* Each kind of core is listed once. */
+static bool processor_is_new(struct processor_reading *r, unsigned part) {
     unsigned long core = (unsigned long)r->implementer << 16 | part;
     for (int i = 0; i < r->kinds; i++)
         if (r->seen[i] == core) return false;
@@ -50,7 +50,7 @@ static bool is_new(struct processor_reading *r, unsigned part) {
 
 static void add_core(struct processor_reading *r, unsigned part) {
     char numbers[64];
-    if (!is_new(r, part)) return;
+    if (!processor_is_new(r, part)) return;
     for (size_t i = 0; i < sizeof cores / sizeof *cores; i++)
         if (cores[i].implementer == r->implementer && cores[i].part == part) {
             reading_add(r, cores[i].name);

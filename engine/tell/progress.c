@@ -49,12 +49,12 @@ static double progress_eta(struct progress *p, const struct progress_state *s) {
 }
 
 /* "3/10", or "3" where nobody knows of how many. */
-static char *so_far(int64_t at, int64_t all, char out[48]) {
+static char *progress_so_far(int64_t at, int64_t all, char out[48]) {
     snprintf(out, 48, all ? "%lld/%lld" : "%lld", (long long)at, (long long)all);
     return out;
 }
 
-static void draw_bar(struct progress *p, const struct progress_state *s, double left) {
+static void bar_draw(struct progress *p, const struct progress_state *s, double left) {
     char line[512], bar[BAR + 1], rate[32], when[32];
     char epoch[48], step[48];
     int full = s->steps ? (int)(s->step * BAR / s->steps) : (int)fmin(BAR, s->seconds / s->budget * BAR);
@@ -62,7 +62,7 @@ static void draw_bar(struct progress *p, const struct progress_state *s, double 
     bar[BAR] = '\0';
     int n =
         snprintf(line, sizeof line, "epoch %s [%s] %s  loss %.4f  %s/s  comm %.0f%%  eta %s",
-                 so_far(s->epoch, s->epochs, epoch), bar, so_far(s->step, s->steps, step), s->loss,
+                 progress_so_far(s->epoch, s->epochs, epoch), bar, progress_so_far(s->step, s->steps, step), s->loss,
                  text_of_count((int64_t)s->samples_per_s, rate), s->comm_exposed * 100, text_of_seconds(left, when));
     int columns = file_columns(p->fd), room = (columns ? columns : 80) - 1;
     if (n > room) line[room > 0 ? room : 0] = '\0';
@@ -70,15 +70,15 @@ static void draw_bar(struct progress *p, const struct progress_state *s, double 
     p->drawn = true;
 }
 
-static void plain_line(struct progress *p, const struct progress_state *s, double left) {
+static void progress_line(struct progress *p, const struct progress_state *s, double left) {
     char when[32], stamp[32], epoch[48], step[48], accuracy[32] = "";
     time_t now = time(NULL);
     struct tm tm;
     strftime(stamp, sizeof stamp, "%H:%M:%S", localtime_r(&now, &tm));
     if (!isnan(s->accuracy)) snprintf(accuracy, sizeof accuracy, " acc=%.3f", s->accuracy);
     dprintf(p->fd, "%s epoch=%s step=%s loss=%.4f%s lr=%.4g samples/s=%.0f comm=%.2f eta=%s\n", stamp,
-            so_far(s->epoch, s->epochs, epoch), so_far(s->step, s->steps, step), s->loss, accuracy, s->lr,
-            s->samples_per_s, s->comm_exposed, text_of_seconds(left, when));
+            progress_so_far(s->epoch, s->epochs, epoch), progress_so_far(s->step, s->steps, step), s->loss, accuracy,
+            s->lr, s->samples_per_s, s->comm_exposed, text_of_seconds(left, when));
 }
 
 void progress_show(struct progress *p, const struct progress_state *s, bool line) {
@@ -88,9 +88,9 @@ void progress_show(struct progress *p, const struct progress_state *s, bool line
     if (p->bar) {
         if (now - p->last < REDRAW_NS && !s->last) return;
         p->last = now;
-        draw_bar(p, s, left);
+        bar_draw(p, s, left);
     } else if (line || s->last)
-        plain_line(p, s, left);
+        progress_line(p, s, left);
 }
 
 void progress_say(struct progress *p, const char *fmt, ...) {

@@ -30,19 +30,19 @@ struct sink_event {
 };
 struct sink_place {
     const char *run_dir;
-    int64_t step;                /* training begins behind it; above 0: it is resumed */
+    int64_t step;                /* training begins after it; above 0: it is resumed */
     const struct node *settings; /* the whole configuration */
 };
 struct sink_ops {
     const char *name;
-    /* Makes the file, or goes on with it: of what is there, steps behind p->step will come again.
+    /* Makes the file, or goes on with it: of what is there, steps after p->step will come again.
      * When it fails, the run does not begin. */
     enum error (*open)(const struct sink_place *p, void **out);
     /* Their data may stay in memory until the next flush. NULL: the sink does not need this event. */
     enum error (*step)(void *sink, const struct step_record *r);
     enum error (*val)(void *sink, int64_t step, const struct val_result *v);
     enum error (*event)(void *sink, const struct sink_event *e);
-    /* What has been told can be read by others. settled: all of the last step, too; else the sink
+    /* What has been written can be read by others. settled: all of the last step, too; else the sink
      * may keep back what validation of that step would change. */
     enum error (*flush)(void *sink, bool settled);
     void (*close)(void *sink);
@@ -54,7 +54,7 @@ struct sink_file {
     const char *name; /* "metrics.jsonl" */
     char buffer[1 << 16];
 };
-/* Goes on behind the last whole line: a process that was killed may have left a piece of one. */
+/* Goes on after the last whole line: a process that was killed may have left a piece of one. */
 MUST_CHECK enum error sink_file_open(struct sink_file *s, const char *run_dir, const char *name);
 MUST_CHECK enum error sink_file_check(const struct sink_file *s); /* all could be written so far */
 MUST_CHECK enum error sink_file_flush(struct sink_file *s);

@@ -299,7 +299,7 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
 }
 
 /* Of a run that had ended with the same weights, and has made no step since: it knows the times of the steps. */
-static bool is_kept(const struct summary *s, const struct job *job, const char *path) {
+static bool summary_is_kept(const struct summary *s, const struct job *job, const char *path) {
     enum { MOST = 1 << 20 };
     struct pool *pool = job->settings->pool;
     const struct json_value *root;
@@ -316,7 +316,7 @@ enum error summary_show(const struct summary *s, const struct job *job) {
     struct json j = {0};
     enum error err = summary_json(s, &j);
     snprintf(path, sizeof path, "%s/summary.json", job->run_dir);
-    if (err == ERR_NONE && !is_kept(s, job, path)) err = file_replace(path, j.text, j.length);
+    if (err == ERR_NONE && !summary_is_kept(s, job, path)) err = file_replace(path, j.text, j.length);
     if (err == ERR_NONE && job->console_out >= 0) {
         struct file_text shown = {0}; /* a path in it may be long */
         err = file_text_open(&shown);

@@ -39,7 +39,7 @@ struct summary { /* what the end of a run says */
     int devices, began; /* began: with how many, where some were lost; else 0 */
     int lost, back;     /* of devices, likewise */
     int64_t shards, steps, epochs;
-    int64_t first_step;          /* of a resumed run: times and bytes are of the steps behind it */
+    int64_t first_step;          /* of a resumed run: times and bytes are of the steps after it */
     int64_t parameters, trained; /* of the model, and those that are not frozen */
     const char *ended;           /* why: finished, stopped, ... */
     struct summary_patience {
@@ -83,7 +83,7 @@ struct summary { /* what the end of a run says */
     char weights[SHA256_TEXT], losses[SHA256_TEXT];
     char average[SHA256_TEXT]; /* of the weights (ema); "": there is none */
 };
-/* Zeroed lists, in the pool, for so many ranks (and as many processes at most), of which there is at least one. */
+/* Zeroed lists, in the pool, for this number of ranks (and as many processes at most), of which there is at least one. */
 MUST_CHECK enum error summary_lists(struct summary *s, int ranks, struct pool *pool);
 MUST_CHECK enum error summary_json(const struct summary *s, struct json *out);
 /* Prints the table (or the JSON object) on the console and writes summary.json. */

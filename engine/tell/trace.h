@@ -2,7 +2,7 @@
  *
  *   recording   in memory that was there before, by the rank's thread and by whoever runs its communication lane;
  *               without a lock. NULL instead of a struct trace: nothing is recorded, at the price of one branch
- *   writing     behind the last step of the range every rank writes RUN_DIR/trace/rankN.bin
+ *   writing     after the last step of the range every rank writes RUN_DIR/trace/rankN.bin
  *   reading     what is in such a file; it may be cut, or hold anything
  *   merging     RUN_DIR/trace.json: all ranks on one clock, in the form that Perfetto and Chrome show */
 #pragma once
@@ -35,7 +35,7 @@ struct trace_event {
 };
 struct trace_clock {    /* how a rank's clock is compared with rank 0's */
     int64_t offset;     /* ns to be added to it */
-    int64_t round_trip; /* ns of the message that has told; 0: it is the same clock */
+    int64_t round_trip; /* ns of the message that compared them; 0: it is the same clock */
 };
 
 /* ---- recording: engine/tell/trace.c ---- */

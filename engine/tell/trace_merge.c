@@ -43,7 +43,7 @@ static int order_of(char phase) {
     return phase == 'X' ? 0 : phase == 'C' ? 2 : 1;
 }
 
-static int by_time(const void *a, const void *b) {
+static int merge_by_time(const void *a, const void *b) {
     const struct item *x = a, *y = b;
     if (x->ts != y->ts) return x->ts < y->ts ? -1 : 1;
     int order = order_of(x->phase) - order_of(y->phase);
@@ -116,7 +116,7 @@ static enum error make_list(struct trace_merging *m, const struct trace_rank *r,
     }
     for (int i = 0; i < nbuckets; i++) add_arrow(m, l, &buckets[i]);
     TRY(add_counter(l, r, pool));
-    qsort(l->items, (size_t)l->count, sizeof *l->items, by_time);
+    qsort(l->items, (size_t)l->count, sizeof *l->items, merge_by_time);
     return ERR_NONE;
 }
 

@@ -20,7 +20,7 @@ _Static_assert(sizeof(struct trace_head) + TRACE_BUCKETS_MOST * 8 + TRACE_NAMES_
 
 /* ---- one file ---- */
 
-static bool within(int64_t v, int64_t low, int64_t high) {
+static bool number_is_within(int64_t v, int64_t low, int64_t high) {
     return v >= low && v <= high;
 }
 
@@ -28,7 +28,7 @@ static bool head_is_sound(const struct trace_head *h) {
     return h->rank >= 0 && h->rank < h->size && h->size <= RANKS_MOST && h->worker >= -1 && h->worker < h->size &&
            h->nevents <= TRACE_WRITERS * TRACE_EVENTS_MOST && h->nbuckets <= TRACE_BUCKETS_MOST &&
            h->names <= TRACE_NAMES_MOST && h->first >= 1 && h->last >= h->first && h->dropped >= 0 &&
-           within(h->offset, -TIME_MOST, TIME_MOST) && within(h->round_trip, 0, TIME_MOST);
+           number_is_within(h->offset, -TIME_MOST, TIME_MOST) && number_is_within(h->round_trip, 0, TIME_MOST);
 }
 
 static size_t bytes_of(const struct trace_head *h) {
@@ -71,9 +71,10 @@ static enum error read_names(const char *text, size_t n, struct pool *pool, cons
 }
 
 static bool record_is_sound(const struct trace_record *r, const struct trace_head *h, int names) {
-    return r->kind < TRACE_KINDS && r->lane < TRACE_LANES && within(r->begin, 0, TIME_MOST) &&
-           within(r->end, r->begin, TIME_MOST) && within(r->step, 0, INT64_MAX) && within(r->bytes, 0, BYTES_MOST) &&
-           within(r->name, -1, names - 1) && within(r->bucket, -1, (int64_t)h->nbuckets - 1) &&
+    return r->kind < TRACE_KINDS && r->lane < TRACE_LANES && number_is_within(r->begin, 0, TIME_MOST) &&
+           number_is_within(r->end, r->begin, TIME_MOST) && number_is_within(r->step, 0, INT64_MAX) &&
+           number_is_within(r->bytes, 0, BYTES_MOST) && number_is_within(r->name, -1, names - 1) &&
+           number_is_within(r->bucket, -1, (int64_t)h->nbuckets - 1) &&
            (r->name >= 0 || (r->kind != TRACE_LAYER && r->kind != TRACE_CALL && r->kind != TRACE_WAIT));
 }
 
@@ -90,7 +91,7 @@ static enum error check_sums(const char *path, const struct trace_rank *r) {
 }
 
 /* What begins at the same time: the longer first, since it contains the other. */
-static int by_time(const void *a, const void *b) {
+static int trace_by_time(const void *a, const void *b) {
     const struct trace_event *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
     if (x->end != y->end) return x->end > y->end ? -1 : 1;
@@ -122,7 +123,7 @@ static enum error read_events(const char *path, const char *file, const struct t
                                               .backward = r.backward != 0,
                                               .weights = r.weights != 0};
     }
-    qsort(out->events, (size_t)out->nevents, sizeof *out->events, by_time);
+    qsort(out->events, (size_t)out->nevents, sizeof *out->events, trace_by_time);
     return check_sums(path, out);
 }
 
@@ -134,7 +135,7 @@ static enum error read_buckets(const char *path, const char *file, const struct 
     if (!out->bucket) return ERR_MEMORY;
     memcpy(out->bucket, file + sizeof *h, h->nbuckets * sizeof *out->bucket);
     for (int b = 0; b < out->nbuckets; b++) {
-        if (!within(out->bucket[b], 0, BYTES_MOST - all))
+        if (!number_is_within(out->bucket[b], 0, BYTES_MOST - all))
             return FAIL(ERR_DATA, "'%s': bucket %d of %d has %lld bytes, which no bucket has", path, b, out->nbuckets,
                         (long long)out->bucket[b]);
         all += out->bucket[b];
@@ -210,7 +211,7 @@ struct mark { /* of a bucket in a step */
 };
 enum { MARK_READY, MARK_CALL, MARK_WAIT };
 
-static int by_bucket(const void *a, const void *b) {
+static int trace_by_bucket(const void *a, const void *b) {
     const struct mark *x = a, *y = b;
     if (x->step != y->step) return x->step < y->step ? -1 : 1;
     if (x->bucket != y->bucket) return x->bucket < y->bucket ? -1 : 1;
@@ -242,7 +243,8 @@ static int64_t marks_most(const struct trace_rank *r) {
 }
 
 /* The marks of one bucket in one step, [from, to). */
-static bool join(const struct trace_rank *r, const struct mark *from, const struct mark *to, struct trace_bucket *out) {
+static bool marks_join(const struct trace_rank *r, const struct mark *from, const struct mark *to,
+                       struct trace_bucket *out) {
     const struct trace_event *last = NULL;
     if (from->order != MARK_READY) return false;
     *out = (struct trace_bucket){.step = from->step,
@@ -275,10 +277,10 @@ enum error trace_buckets(const struct trace_rank *r, struct pool *pool, struct t
         if ((e->kind != TRACE_CALL && e->kind != TRACE_WAIT) || e->bucket < 0 || e->weights) continue;
         marks[count++] = (struct mark){e->step, e->bucket, e->kind == TRACE_CALL ? MARK_CALL : MARK_WAIT, e};
     }
-    qsort(marks, (size_t)count, sizeof *marks, by_bucket);
+    qsort(marks, (size_t)count, sizeof *marks, trace_by_bucket);
     for (int from = 0, to = 0; from < count; from = to) {
         while (to < count && marks[to].step == marks[from].step && marks[to].bucket == marks[from].bucket) to++;
-        *n += join(r, marks + from, marks + to, &(*out)[*n]);
+        *n += marks_join(r, marks + from, marks + to, &(*out)[*n]);
     }
     return ERR_NONE;
 }

@@ -58,7 +58,7 @@ static enum error write_file(const struct trainer *t, const char *path) {
     const struct st_tensor tensor = {
         .name = "right", .dtype = "BOOL", .ndim = 1, .dim = {a->samples}, .data = right, .bytes = (size_t)a->samples};
     enum error err =
-        st_write(path, &tensor, 1, (const char *const[][2]){{"data", data}, {"step", step}}, 2, &crc, &bytes);
+        st_write(path, &tensor, 1, (const char *const[][2]){{"data", data}, {"step", step}, {NULL}}, &crc, &bytes);
     memory_free(memory);
     return err;
 }

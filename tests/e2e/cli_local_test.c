@@ -124,10 +124,10 @@ static void write_data(void) {
     float w[FEATURES] = {0.5f, -1};
     const struct st_tensor t = {
         .name = "linear1.weight", .dtype = "F32", .ndim = 2, .dim = {1, FEATURES}, .data = w, .bytes = sizeof w};
-    const char *const metadata[][2] = {{"format", "pt"}};
+    const char *const metadata[][2] = {{"format", "pt"}, {NULL}};
     uint32_t crc;
     int64_t bytes;
-    assert_ok(st_write(scratch_path("toy.safetensors"), &t, 1, metadata, 1, &crc, &bytes));
+    assert_ok(st_write(scratch_path("toy.safetensors"), &t, 1, metadata, &crc, &bytes));
 }
 
 static void assert_by_hand(const struct by_hand *h, const char *what) {

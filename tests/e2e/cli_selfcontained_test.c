@@ -124,7 +124,8 @@ static const char *forge(const char *run, const char *name, const char *preproce
     uint32_t crc;
     int64_t bytes;
     const char *to = path(name);
-    const char *const metadata[][2] = {{"format", "pt"}, {"preprocessing", preprocessing}};
+    const char *const metadata[][2] = {
+        {"format", "pt"}, {preprocessing ? "preprocessing" : NULL, preprocessing}, {NULL}};
     assert_ok(st_open(words("%s/ckpt/step-000000006/model.safetensors", run), &f));
     assert_true(f.count <= 16);
     for (int i = 0; i < f.count; i++) {
@@ -132,7 +133,7 @@ static const char *forge(const char *run, const char *name, const char *preproce
         assert_ok(memory_alloc(tensors[i].bytes, &tensors[i].data));
         assert_ok(st_read(&f, &f.tensors[i], tensors[i].data));
     }
-    assert_ok(st_write(to, tensors, f.count, metadata, preprocessing ? 2 : 1, &crc, &bytes));
+    assert_ok(st_write(to, tensors, f.count, metadata, &crc, &bytes));
     for (int i = 0; i < f.count; i++) memory_free(tensors[i].data);
     st_close(&f);
     return to;

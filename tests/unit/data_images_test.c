@@ -48,7 +48,7 @@ static void test_resize(void **state) {
     for (int i = 0; i < W * H * 3; i++) p[i] = (uint8_t)(i * 7919 % 251);
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         int n = cases[k].size;
-        assert_ok(picture_resize(&r, p, W, H, cases[k].box, n, out));
+        assert_ok(picture_resize(&r, p, W, H, &(struct view){.box = cases[k].box, .size = n}, out));
         for (int c = 0; c < 3; c++)
             for (int i = 0; i < n * n; i++) {
                 double v = plain_pixel(p, W, H, cases[k].box, n, i % n, i / n, c);
@@ -211,7 +211,7 @@ static void test_scales(void **state) {
         struct box box = {512.0 / 8, 512.0 / 16, 512.0 / part / 2, 512.0 / part / 2};
         assert_ok(image_read(im, scratch_path("big.jpg"), &w, &h));
         assert_ok(box_decode(im, box, 64, small));
-        assert_ok(picture_resize(&r, pixels, 512, 512, box, 64, expected));
+        assert_ok(picture_resize(&r, pixels, 512, 512, &(struct view){.box = box, .size = 64}, expected));
         sum = 0;
         for (int i = 0; i < 3 * 64 * 64; i++) sum += abs(small[i] - expected[i]);
         assert_true(sum / (3 * 64 * 64) < 7); /* the picture has edges, and the ways to get
@@ -293,7 +293,7 @@ static void test_refused(void **state) {
     png_put("f/b/1.jpg", 2, 20, 20, PNG_COLOR_TYPE_RGB, 8); /* what it is counts, not its name */
     dataset_close(set_open(yaml_of("f", ", val: 1"), true));
     folder_put("f/b/2.png");
-    check_says(yaml_of("f", ", val: 1"), false, ERR_INPUT, "f/b/2.png is no regular file");
+    check_says(yaml_of("f", ", val: 1"), false, ERR_INPUT, "f/b/2.png is a folder, not a file");
 }
 
 /* Each of these, among good ones, is named when the set is opened. */

@@ -227,7 +227,7 @@ static void test_refused(void **state) {
     snprintf(good, sizeof good, "%s", file_put("good.txt", "abcabcabcabc", 12));
     check_says("{set: text}", true, ERR_CONFIG, "data.train is missing");
     check_says("{set: tokens}", true, ERR_CONFIG, "data.train is missing");
-    check_says("{set: text, train: /tmp}", true, ERR_INPUT, "no regular file");
+    check_says("{set: text, train: /tmp}", true, ERR_INPUT, "is a folder, not a file");
     check_says("{set: text, train: /dev/zero}", true, ERR_INPUT, "no regular file");
     check_says(set_of("{set: text, train: %s}", good), true, ERR_DATA, "12 tokens make 0");
     check_says(set_of("{set: text, train: %s, context: 8}", good), true, ERR_DATA, "1 windows of 8");

@@ -549,7 +549,7 @@ static void write_right(const char *run, const char *right, const char *data) {
         .name = "right", .dtype = "BOOL", .ndim = 1, .dim = {SAMPLES}, .data = is, .bytes = SAMPLES};
     snprintf(path, sizeof path, "%s/validation.safetensors", scratch_path(run));
     (void)unlink(path);
-    assert_ok(st_write(path, &t, 1, (const char *const[][2]){{"data", data}, {"step", "30"}}, 2, &crc, &bytes));
+    assert_ok(st_write(path, &t, 1, (const char *const[][2]){{"data", data}, {"step", "30"}, {NULL}}, &crc, &bytes));
 }
 
 /* One of eight samples only A has right, four only B: 2 (1 + 5) / 2^5. */

@@ -30,11 +30,11 @@ static int tear_down(void **state) {
 }
 
 static enum error written(const struct st_tensor *t, const char *data, const char *step, struct right *out) {
-    const char *const facts[][2] = {{"data", data}, {"step", step}};
+    const char *const facts[][2] = {{"data", data}, {"step", step}, {NULL}};
     uint32_t crc;
     int64_t bytes;
     unlink(path);
-    assert_ok(st_write(path, t, 1, facts, 2, &crc, &bytes));
+    assert_ok(st_write(path, t, 1, facts, &crc, &bytes));
     return right_read(dir, pool, out);
 }
 

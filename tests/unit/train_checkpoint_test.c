@@ -249,7 +249,7 @@ static void test_without_the_loss_of_the_best(void **state) {
     struct st_file f;
     struct manifest m;
     struct st_tensor kept[16];
-    static const char *const metadata[][2] = {{"format", "pt"}, {"engine_format", "1"}};
+    static const char *const metadata[][2] = {{"format", "pt"}, {"engine_format", "1"}, {NULL}};
     char *path = in_step(12, "state.safetensors");
     int n = 0;
     toy_save(ckpt, 12, 3, false);
@@ -266,7 +266,7 @@ static void test_without_the_loss_of_the_best(void **state) {
     m.preprocessing = NULL;
     assert_int_equal(unlink(path), 0);
     assert_int_equal(unlink(in_step(12, "manifest.json")), 0);
-    assert_ok(st_write(path, kept, n, metadata, 2, &m.file[FILE_STATE].crc, &m.file[FILE_STATE].bytes));
+    assert_ok(st_write(path, kept, n, metadata, &m.file[FILE_STATE].crc, &m.file[FILE_STATE].bytes));
     assert_ok(manifest_write(in_step(12, ""), &m));
     st_close(&f);
     toy_init(&t, 999, 9);
@@ -310,10 +310,10 @@ static void test_pytorch_extra(void **state) {
     struct checkpoint_view v = {.model = &m, .values = values};
     uint32_t crc;
     int64_t bytes;
-    assert_ok(st_write(scratch_path("torch.safetensors"), tensors, 2, NULL, 0, &crc, &bytes));
+    assert_ok(st_write(scratch_path("torch.safetensors"), tensors, 2, NULL, &crc, &bytes));
     assert_ok(checkpoint_load(scratch_path("torch.safetensors"), &v));
     assert_memory_equal(values + HEADER_FLOATS, w, sizeof w);
-    assert_ok(st_write(scratch_path("extra.safetensors"), tensors, 3, NULL, 0, &crc, &bytes));
+    assert_ok(st_write(scratch_path("extra.safetensors"), tensors, 3, NULL, &crc, &bytes));
     assert_fails(ERR_CONFIG, checkpoint_load(scratch_path("extra.safetensors"), &v));
 }
 

@@ -62,7 +62,7 @@ static struct init_source source(const struct st_tensor *tensors, int count, boo
     uint32_t crc;
     int64_t bytes;
     unlink(path);
-    assert_ok(st_write(path, tensors, count, NULL, 0, &crc, &bytes));
+    assert_ok(st_write(path, tensors, count, NULL, &crc, &bytes));
     return (struct init_source){path, strict, &place};
 }
 

@@ -38,9 +38,9 @@ static int teardown(void **state) {
 
 static const char *write_sample(uint32_t *crc, int64_t *bytes) {
     const char *path = scratch_path("sample.safetensors");
-    static const char *const metadata[][2] = {{"format", "pt"}, {"note", "quotes \" and \\"}};
+    static const char *const metadata[][2] = {{"format", "pt"}, {"note", "quotes \" and \\"}, {NULL}};
     unlink(path);
-    assert_ok(st_write(path, tensors, COUNT, metadata, 2, crc, bytes));
+    assert_ok(st_write(path, tensors, COUNT, metadata, crc, bytes));
     return path;
 }
 
@@ -88,14 +88,14 @@ static void test_write_refuses(void **state) {
     uint32_t crc;
     int64_t bytes;
     const char *path = write_sample(&crc, &bytes);
-    assert_fails(ERR_CREATE, st_write(path, tensors, COUNT, NULL, 0, &crc, &bytes)); /* never over another file */
-    assert_fails(ERR_CREATE, st_write(scratch_path("no/where"), tensors, COUNT, NULL, 0, &crc, &bytes));
+    assert_fails(ERR_CREATE, st_write(path, tensors, COUNT, NULL, &crc, &bytes)); /* never over another file */
+    assert_fails(ERR_CREATE, st_write(scratch_path("no/where"), tensors, COUNT, NULL, &crc, &bytes));
     struct st_tensor odd = tensors[0];
     char name[400];
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     odd.name = name;
-    assert_fails(ERR_CREATE, st_write(scratch_path("odd"), &odd, 1, NULL, 0, &crc, &bytes));
+    assert_fails(ERR_CREATE, st_write(scratch_path("odd"), &odd, 1, NULL, &crc, &bytes));
     assert_false(file_exists(scratch_path("odd")));
 }
 

@@ -401,7 +401,7 @@ static void test_file_faults(void **state) {
         uint32_t crc;
         int64_t bytes;
         fault_arm(path, n, FAULT_EIO, false);
-        enum error err = st_write(path, &t, 1, NULL, 0, &crc, &bytes);
+        enum error err = st_write(path, &t, 1, NULL, &crc, &bytes);
         calls = fault_disarm();
         assert_int_equal(err != ERR_NONE, n <= calls);
         assert_int_equal(file_exists(path), n > calls);

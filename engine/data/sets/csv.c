@@ -67,13 +67,13 @@ static int32_t csv_label(const struct dataset *d, int64_t i) {
 }
 
 /* "v.csv: missing values: 3 (the first: line 7, column 2 'age': 'NA')" */
-static enum error csv_note(struct csv *s, const struct table *t, const struct told *told, const char *what) {
+static enum error csv_note(struct csv *s, const struct table *t, const struct cell_notice *n, const char *what) {
     char words[96];
-    if (!told->count) return ERR_NONE;
-    column_words(told->place, t->names ? t->names[told->place] : NULL, words);
+    if (!n->count) return ERR_NONE;
+    column_words(n->place, t->names ? t->names[n->place] : NULL, words);
     const char *before = s->base.note, *start = before ? before : t->path;
     s->base.note = pool_printf(s->pool, "%s%s %s: %lld (the first: line %lld, %s: '%s')", start, before ? ";" : ":",
-                               what, (long long)told->count, (long long)told->line, words, told->cell);
+                               what, (long long)n->count, (long long)n->line, words, n->cell);
     return s->base.note ? ERR_NONE : ERR_MEMORY;
 }
 
@@ -83,7 +83,7 @@ static enum error notes_add(struct csv *s, const struct table *t) {
                     "missing values, which become what data.missing says (the column's mean, of categories none)");
 }
 
-static bool has_decimal_comma(const char *cell) {
+static bool csv_has_decimal_comma(const char *cell) {
     const char *end = cell + strspn(cell, "+-0123456789");
     return end > cell && *end == ',' && end[1] && !end[1 + strspn(end + 1, "0123456789")];
 }
@@ -95,7 +95,7 @@ static enum error target_set(struct csv *s, const struct table *t, int64_t class
     d->classes = classes;
     d->labels = classes > 0;
     d->targets = classes ? 0 : 1;
-    if (!classes && target->count && has_decimal_comma(target->category[0]))
+    if (!classes && target->count && csv_has_decimal_comma(target->category[0]))
         return FAIL(ERR_DATA, "%s: the target '%.32s' has a decimal comma\nwrite numbers with a point, as in 1.5",
                     t->path, target->category[0]);
     if (!classes && target->count)

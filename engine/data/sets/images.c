@@ -81,8 +81,8 @@ static void class_names(const struct dataset *like, char out[200]) {
 static enum error class_number(const struct listing *numbered, const struct dataset *like, const char *root,
                                const char *name, int64_t *k) {
     for (int64_t n = 0, from = *k; n < like->classes; n++) {
-        const char *told = dataset_class_name(like, *k = (from + n) % like->classes);
-        if (!*numbered->name[*k] && told && dataset_same_name(name, told)) return ERR_NONE;
+        const char *known = dataset_class_name(like, *k = (from + n) % like->classes);
+        if (!*numbered->name[*k] && known && dataset_same_name(name, known)) return ERR_NONE;
     }
     char names[200];
     class_names(like, names);
@@ -122,7 +122,7 @@ static enum error label_add(struct images *s, int64_t before, int32_t label) {
 }
 
 /* ---- what is left out ---- */
-static bool wants_other(const char *path, const char *name) {
+static bool images_wants_other(const char *path, const char *name) {
     return !listing_wants_picture(path, name);
 }
 
@@ -155,7 +155,7 @@ static enum error files_list(struct images *s, const char *root, bool must) {
         TRY(path_join(path, root, name));
         if (!*name || (!must && !file_is_folder(path))) continue;
         TRY(listing_read(root, name, listing_wants_picture, s->pool, &s->files));
-        TRY(skipped_list(s, root, name, wants_other));
+        TRY(skipped_list(s, root, name, images_wants_other));
         if (must && s->files.count == before)
             return FAIL(
                 ERR_DATA,

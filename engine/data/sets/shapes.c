@@ -14,70 +14,71 @@
 enum { SIDE = 32, AREA = SIDE * SIDE, COLOURS = 3, FIGURES = 10 };
 
 /* ---- figures ---- */
-static float most(float a, float b) {
+static float largest_of(float a, float b) {
     return a > b ? a : b;
 }
 
-static float least(float a, float b) {
+static float smallest_of(float a, float b) {
     return a < b ? a : b;
 }
 
-static float box(float u, float v, float width, float height) {
-    return most(fabsf(u) - width, fabsf(v) - height);
+static float shape_box(float u, float v, float width, float height) {
+    return largest_of(fabsf(u) - width, fabsf(v) - height);
 }
 
-static float disc(float u, float v) {
+static float shape_disc(float u, float v) {
     return sqrtf(u * u + v * v) - 1;
 }
 
-static float ring(float u, float v) {
+static float shape_ring(float u, float v) {
     return fabsf(sqrtf(u * u + v * v) - 0.76f) - 0.24f;
 }
 
-static float square(float u, float v) {
-    return box(u, v, 0.78f, 0.78f);
+static float shape_square(float u, float v) {
+    return shape_box(u, v, 0.78f, 0.78f);
 }
 
-static float frame(float u, float v) {
-    return fabsf(box(u, v, 0.62f, 0.62f)) - 0.2f;
+static float shape_frame(float u, float v) {
+    return fabsf(shape_box(u, v, 0.62f, 0.62f)) - 0.2f;
 }
 
-static float triangle(float u, float v) {
-    return most(v - 0.5f, fabsf(u) * 0.8660254f - v * 0.5f - 0.5f);
+static float shape_triangle(float u, float v) {
+    return largest_of(v - 0.5f, fabsf(u) * 0.8660254f - v * 0.5f - 0.5f);
 }
 
 /* Inside a five-pointed star at most one of five lines is crossed. */
-static float star(float u, float v) {
+static float shape_star(float u, float v) {
     static const float x[] = {0, 0.95105652f, 0.58778525f, -0.58778525f, -0.95105652f},
                        y[] = {-1, -0.30901699f, 0.80901699f, 0.80901699f, -0.30901699f};
     float first = -9, second = -9;
     for (int k = 0; k < 5; k++) {
         float far = u * x[k] + v * y[k];
-        second = most(second, least(first, far));
-        first = most(first, far);
+        second = largest_of(second, smallest_of(first, far));
+        first = largest_of(first, far);
     }
     return second - 0.34f;
 }
 
-static float cross(float u, float v) {
-    return least(box(u, v, 1, 0.3f), box(u, v, 0.3f, 1));
+static float shape_cross(float u, float v) {
+    return smallest_of(shape_box(u, v, 1, 0.3f), shape_box(u, v, 0.3f, 1));
 }
 
-static float crescent(float u, float v) {
+static float shape_crescent(float u, float v) {
     float x = u - 0.5f;
-    return most(disc(u, v), 0.82f - sqrtf(x * x + v * v));
+    return largest_of(shape_disc(u, v), 0.82f - sqrtf(x * x + v * v));
 }
 
-static float bar(float u, float v) {
-    return box(u, v, 1, 0.32f);
+static float shape_bar(float u, float v) {
+    return shape_box(u, v, 1, 0.32f);
 }
 
-static float corner(float u, float v) {
-    return least(box(u + 0.5f, v, 0.28f, 0.8f), box(u, v - 0.52f, 0.78f, 0.28f));
+static float shape_corner(float u, float v) {
+    return smallest_of(shape_box(u + 0.5f, v, 0.28f, 0.8f), shape_box(u, v - 0.52f, 0.78f, 0.28f));
 }
 
-static float (*const figures[FIGURES])(float u, float v) = {disc, ring,  square,   frame, triangle,
-                                                            star, cross, crescent, bar,   corner};
+static float (*const figures[FIGURES])(float u, float v) = {shape_disc,     shape_ring,  shape_square, shape_frame,
+                                                            shape_triangle, shape_star,  shape_cross,  shape_crescent,
+                                                            shape_bar,      shape_corner};
 
 /* ---- painting ---- */
 struct canvas {
@@ -94,7 +95,7 @@ static struct colour colour_draw(struct draw *d, float brightest) {
 }
 
 static void canvas_paint(struct canvas *c, int place, const struct colour *colour, float cover) {
-    cover = least(most(cover, 0), 1);
+    cover = smallest_of(largest_of(cover, 0), 1);
     for (int k = 0; k < COLOURS; k++) c->at[k][place] += (colour->of[k] - c->at[k][place]) * cover;
 }
 
@@ -107,7 +108,7 @@ static struct colour ground_draw(struct draw *d, struct canvas *c) {
         for (int y = 0; y < SIDE; y++)
             for (int x = 0; x < SIDE; x++) {
                 float t = dx * ((float)x - 15.5f) + dy * ((float)y - 15.5f);
-                c->at[k][y * SIDE + x] = middle.of[k] + change * least(most(t, -1), 1);
+                c->at[k][y * SIDE + x] = middle.of[k] + change * smallest_of(largest_of(t, -1), 1);
             }
     }
     return middle;
@@ -133,7 +134,7 @@ static void stroke_draw(struct draw *d, struct canvas *c) {
     for (int y = ys.from; y < ys.to; y++)
         for (int x = xs.from; x < xs.to; x++) {
             float px = (float)x - x0, py = (float)y - y0;
-            float t = least(most((px * dx + py * dy) * inverse, -1), 1);
+            float t = smallest_of(largest_of((px * dx + py * dy) * inverse, -1), 1);
             float ex = px - t * dx, ey = py - t * dy;
             canvas_paint(c, y * SIDE + x, &colour, half + 0.5f - sqrtf(ex * ex + ey * ey));
         }

@@ -5,19 +5,19 @@
 
 extern const struct device_ops device_cuda;
 
-static enum error no_units(int *count) {
+static enum error cuda_no_units(int *count) {
     *count = 0;
     return FAIL(ERR_DEVICE, "this engine was built without CUDA\n"
                             "install the CUDA Toolkit and configure with -DENGINE_CUDA=ON");
 }
 
-static enum error no_open(const struct device_params *p, struct device **out) {
+static enum error cuda_no_open(const struct device_params *p, struct device **out) {
     int count;
     (void)p, (void)out;
-    return no_units(&count);
+    return cuda_no_units(&count);
 }
 
-static bool no_bf16(void) {
+static bool cuda_no_bf16(void) {
     return false;
 }
 
@@ -35,11 +35,11 @@ static const struct device_runtime nothing = {.asynchronous = true, .apart = tru
 const struct device_ops device_cuda = {
     .name = "cuda",
     .summary = "NVIDIA GPUs (not in this build)",
-    .open = no_open,
-    .has_bf16 = no_bf16,
+    .open = cuda_no_open,
+    .has_bf16 = cuda_no_bf16,
     .runtime = &nothing,
     .precisions = 1u << PRECISION_F32 | 1u << PRECISION_BF16 | 1u << PRECISION_FP16 | 1u << PRECISION_TF32,
-    .units = no_units,
+    .units = cuda_no_units,
     .unit_about = nothing_about,
     .unit_reaches = nothing_reached,
 };

@@ -59,22 +59,22 @@ const struct act_kernel act_kernels[] = {
 };
 
 /* ---- the op --------------------------------------------------------------------------------- */
-static void forward_part(const struct cpu_pass *p, int64_t begin, int64_t end) {
+static void activation_forward_part(const struct cpu_pass *p, int64_t begin, int64_t end) {
     act_kernels[p->d->act].forward(end - begin, p->a->x[0] + begin, p->d->act_alpha, p->a->y + begin);
 }
 
-static void backward_part(const struct cpu_pass *p, int64_t begin, int64_t end) {
+static void activation_backward_part(const struct cpu_pass *p, int64_t begin, int64_t end) {
     const struct act_kernel *kernel = &act_kernels[p->d->act];
     const float *from = kernel->by_y ? p->a->y : p->a->x[0];
     kernel->backward(end - begin, from + begin, p->a->dy + begin, p->d->act_alpha, p->a->dx[0] + begin);
 }
 
 static enum error activation_forward(struct op *op, const struct op_args *a) {
-    return cpu_run(op, a, op_xs(&op->desc), GRAIN, forward_part);
+    return cpu_run(op, a, op_xs(&op->desc), GRAIN, activation_forward_part);
 }
 
 static enum error activation_backward(struct op *op, const struct op_args *a) {
-    return a->dx[0] ? cpu_run(op, a, op_xs(&op->desc), GRAIN, backward_part) : ERR_NONE;
+    return a->dx[0] ? cpu_run(op, a, op_xs(&op->desc), GRAIN, activation_backward_part) : ERR_NONE;
 }
 
 static bool activation_takes(const struct op_desc *d) {

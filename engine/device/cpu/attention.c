@@ -64,8 +64,8 @@ static void copy_rows(struct rows r, float by, const float *restrict from, float
 
 /* to (rows, wide) = by * from (positions, size); zeros after the last row, and after a row's 'size' values. */
 static void pack_rows(const struct attention *t, int64_t ld, float by, const float *from, float *to) {
-    int64_t behind = t->wide > t->size ? 0 : t->positions;
-    memset(to + behind * t->wide, 0, (size_t)((t->rows - behind) * t->wide) * sizeof *to);
+    int64_t after = t->wide > t->size ? 0 : t->positions;
+    memset(to + after * t->wide, 0, (size_t)((t->rows - after) * t->wide) * sizeof *to);
     copy_rows((struct rows){t->positions, t->size, ld}, by, from, to, t->wide);
 }
 

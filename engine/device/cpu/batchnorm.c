@@ -47,7 +47,7 @@ static double lanes_sum(const double *part) {
         with(at_, end_ - at_);                                                                                         \
     }
 
-static double norm_sum(const struct planes *p, const float *x) {
+static double planes_sum(const struct planes *p, const float *x) {
     double part[LANES] = {0};
 #define SUM(at, count)                                                                                                 \
     for (int lane = 0; lane < (count); lane++) part[lane] += (double)x[(at) + lane]
@@ -55,7 +55,7 @@ static double norm_sum(const struct planes *p, const float *x) {
     return lanes_sum(part);
 }
 
-static double norm_squares(const struct planes *p, const float *x, float mean) {
+static double planes_squares(const struct planes *p, const float *x, float mean) {
     double part[LANES] = {0};
 #define SQUARE(at, count)                                                                                              \
     for (int lane = 0; lane < (count); lane++) {                                                                       \
@@ -72,7 +72,8 @@ struct line {
 };
 
 /* y is at least 'least'. */
-static void norm_apply(const struct planes *p, struct line l, float least, const float *restrict x, float *restrict y) {
+static void planes_apply(const struct planes *p, struct line l, float least, const float *restrict x,
+                         float *restrict y) {
     for (int64_t i = 0; i < p->count; i++)
         for (int64_t k = i * p->stride; k < i * p->stride + p->area; k++) {
             float v = (x[k] - l.mean) * l.scale + l.shift;
@@ -94,8 +95,8 @@ static inline const float *strip_of(int64_t n, const float *y, const float *dy, 
 }
 
 /* sums: of dz, and of dz (x - mean). */
-static void norm_gradient_sums(const struct planes *p, const float *x, float mean, const float *y, const float *dy,
-                               double sums[2]) {
+static void planes_gradient_sums(const struct planes *p, const float *x, float mean, const float *y, const float *dy,
+                                 double sums[2]) {
     double part0[LANES] = {0}, part1[LANES] = {0};
     float copy[STRIP];
     for (int64_t i = 0; i < p->count; i++)
@@ -116,8 +117,8 @@ static void norm_gradient_sums(const struct planes *p, const float *x, float mea
     sums[1] = lanes_sum(part1);
 }
 
-static void norm_gradient(const struct planes *p, struct line l, const float *restrict x, const float *restrict y,
-                          const float *restrict dy, float *restrict dx) {
+static void planes_gradient(const struct planes *p, struct line l, const float *restrict x, const float *restrict y,
+                            const float *restrict dy, float *restrict dx) {
     for (int64_t i = 0; i < p->count; i++)
         for (int64_t k = i * p->stride; k < i * p->stride + p->area; k++) {
             float g = dy[k], dz = y && !(y[k] > 0) ? 0 : g;
@@ -140,8 +141,8 @@ static struct moments moments_of(const struct pass *p, int64_t c) {
     if (norm_applying(a)) {
         norm_take(a, c, &m.mean, &m.var, &count);
     } else {
-        m.mean = norm_sum(&b->planes, x) / count;
-        m.var = norm_squares(&b->planes, x, (float)m.mean) / count;
+        m.mean = planes_sum(&b->planes, x) / count;
+        m.var = planes_squares(&b->planes, x, (float)m.mean) / count;
     }
     if (norm_measuring(a))
         norm_keep(a, c, m.mean, m.var * count);
@@ -153,7 +154,7 @@ static struct moments moments_of(const struct pass *p, int64_t c) {
     return m;
 }
 
-static void forward_channels(void *ctx, int64_t begin, int64_t end) {
+static void batchnorm_forward_channels(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     const struct batchnorm *b = p->b;
     float *saved = p->a->saved, least = b->op.desc.act == ACT_RELU ? 0 : -INFINITY;
@@ -164,11 +165,11 @@ static void forward_channels(void *ctx, int64_t begin, int64_t end) {
         float r = (float)(1 / sqrt(m.var + (double)b->op.desc.norm.eps));
         if (p->a->training) saved[2 * c] = (float)m.mean, saved[2 * c + 1] = r;
         const struct line l = {.mean = (float)m.mean, .scale = p->a->w[0][c] * r, .shift = p->a->w[1][c]};
-        norm_apply(&b->planes, l, least, p->x + at, p->to + at);
+        planes_apply(&b->planes, l, least, p->x + at, p->to + at);
     }
 }
 
-static void backward_channels(void *ctx, int64_t begin, int64_t end) {
+static void batchnorm_backward_channels(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     const struct batchnorm *b = p->b;
     const float *saved = p->a->saved;
@@ -181,7 +182,7 @@ static void backward_channels(void *ctx, int64_t begin, int64_t end) {
         if (norm_applying(p->a)) {
             norm_take(p->a, c, &sums[0], &sums[1], &all);
         } else {
-            norm_gradient_sums(&b->planes, p->x + at, mean, y, p->dy + at, sums);
+            planes_gradient_sums(&b->planes, p->x + at, mean, y, p->dy + at, sums);
             p->a->dw[1][c] = (float)sums[0];
             p->a->dw[0][c] = (float)(sums[1] * (double)r);
         }
@@ -191,7 +192,7 @@ static void backward_channels(void *ctx, int64_t begin, int64_t end) {
                          .scale = p->a->w[0][c] * r,
                          .shift = (float)(sums[0] / all),
                          .slope = (float)(sums[1] * (double)r * (double)r / all)};
-        norm_gradient(&b->planes, l, p->x + at, y, p->dy + at, p->dx + at);
+        planes_gradient(&b->planes, l, p->x + at, y, p->dy + at, p->dx + at);
     }
 }
 
@@ -212,17 +213,17 @@ static void turn_back(const struct batchnorm *b, const float *from, float *to) {
     transpose(b->channels, n, from, n, to, b->channels);
 }
 
-static enum error norm_forward(struct op *op, const struct op_args *a) {
+static enum error batchnorm_forward(struct op *op, const struct op_args *a) {
     const struct batchnorm *b = (const struct batchnorm *)op;
     TRY(norm_check_count(a, b->planes.count * b->planes.area));
     struct pass p = {.b = b, .a = a, .x = a->x[0], .to = a->y};
     if (b->turned) p.x = channels_first(b, a, 0, a->x[0]), p.to = turned_copy(b, a, 1);
-    cpu_parallel(op->dev, b->channels, 1, forward_channels, &p);
+    cpu_parallel(op->dev, b->channels, 1, batchnorm_forward_channels, &p);
     if (b->turned) turn_back(b, p.to, a->y);
     return ERR_NONE;
 }
 
-static enum error norm_backward(struct op *op, const struct op_args *a) {
+static enum error batchnorm_backward(struct op *op, const struct op_args *a) {
     const struct batchnorm *b = (const struct batchnorm *)op;
     struct pass p = {.b = b, .a = a, .x = a->x[0], .y = a->y, .dy = a->dy, .dx = a->dx[0]};
     if (b->turned) {
@@ -231,12 +232,12 @@ static enum error norm_backward(struct op *op, const struct op_args *a) {
         p.dy = channels_first(b, a, 2, a->dy);
         if (p.dx) p.dx = turned_copy(b, a, 3);
     }
-    cpu_parallel(op->dev, b->channels, 1, backward_channels, &p);
+    cpu_parallel(op->dev, b->channels, 1, batchnorm_backward_channels, &p);
     if (b->turned && p.dx) turn_back(b, p.dx, a->dx[0]);
     return ERR_NONE;
 }
 
-static enum error norm_plan(struct op *op) {
+static enum error batchnorm_plan(struct op *op) {
     const struct op_desc *d = &op->desc;
     struct batchnorm *b = (struct batchnorm *)op;
     int64_t each = shape_count(&d->x);
@@ -252,7 +253,7 @@ static enum error norm_plan(struct op *op) {
 const struct op_impl CPU_NAME(cpu_batchnorm) = {
     .name = "vector",
     .size = sizeof(struct batchnorm),
-    .plan = norm_plan,
-    .forward = norm_forward,
-    .backward = norm_backward,
+    .plan = batchnorm_plan,
+    .forward = batchnorm_forward,
+    .backward = batchnorm_backward,
 };

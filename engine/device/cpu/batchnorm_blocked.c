@@ -244,28 +244,28 @@ static void backward_blocks(const struct cpu_pass *p, int64_t begin, int64_t end
 }
 
 /* ---- the op --------------------------------------------------------------------------------- */
-static enum error norm_forward(struct op *op, const struct op_args *a) {
+static enum error blocked_norm_forward(struct op *op, const struct op_args *a) {
     TRY(norm_check_count(a, op->desc.n * area_of(&op->desc)));
     return cpu_run(op, a, op->desc.x.dim[0] / B, 1, forward_blocks);
 }
 
-static enum error norm_backward(struct op *op, const struct op_args *a) {
+static enum error blocked_norm_backward(struct op *op, const struct op_args *a) {
     return cpu_run(op, a, op->desc.x.dim[0] / B, 1, backward_blocks);
 }
 
-static bool takes(const struct op_desc *d) {
+static bool blocked_norm_takes(const struct op_desc *d) {
     return d->x_layout == LAYOUT_BLOCKED && d->y_layout == LAYOUT_BLOCKED && act_is_fused(d->act);
 }
 
-static enum error norm_plan(struct op *op) {
+static enum error blocked_norm_plan(struct op *op) {
     op->saved_bytes = (size_t)op->desc.x.dim[0] * 2 * sizeof(float);
     return ERR_NONE;
 }
 
 const struct op_impl CPU_NAME(cpu_batchnorm_blocked) = {
     .name = "blocked",
-    .takes = takes,
-    .plan = norm_plan,
-    .forward = norm_forward,
-    .backward = norm_backward,
+    .takes = blocked_norm_takes,
+    .plan = blocked_norm_plan,
+    .forward = blocked_norm_forward,
+    .backward = blocked_norm_backward,
 };

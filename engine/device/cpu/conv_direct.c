@@ -285,7 +285,7 @@ static struct job job_of(const struct direct *c, const struct op_args *a, enum p
 static bool reads_plain(const struct direct *c) {
     return c->plan[PASS_FORWARD].from.unit == 1;
 }
-static const float *x_of(const struct direct *c, const float *x, struct carving *at) {
+static const float *direct_x(const struct direct *c, const float *x, struct carving *at) {
     if (reads_plain(c) || c->x.whole) return x;
     float *blocks = carve(at, grouped_floats(&c->x) * (int64_t)sizeof *blocks);
     if (x) grouped_from(c->op.dev, &c->x, x, blocks);
@@ -293,7 +293,7 @@ static const float *x_of(const struct direct *c, const float *x, struct carving 
 }
 
 /* The bias in blocks. */
-static const float *bias_of(const struct direct *c, const float *bias, struct carving *at) {
+static const float *direct_bias(const struct direct *c, const float *bias, struct carving *at) {
     const struct plan *p = &c->plan[PASS_FORWARD];
     if (!c->op.desc.conv.bias) return NULL;
     float *blocks = carve(at, p->groups * p->to.units * B * (int64_t)sizeof *blocks);
@@ -304,7 +304,7 @@ static const float *bias_of(const struct direct *c, const float *bias, struct ca
 static enum error conv_forward(struct op *op, const struct op_args *a) {
     const struct direct *c = (const struct direct *)op;
     struct carving at = {a->scratch, 0};
-    const float *bias = bias_of(c, a->w[1], &at), *x = x_of(c, a->x[0], &at);
+    const float *bias = direct_bias(c, a->w[1], &at), *x = direct_x(c, a->x[0], &at);
     float *y = c->y.whole ? a->y : carve(&at, grouped_floats(&c->y) * (int64_t)sizeof *y);
     struct job j = job_of(c, a, PASS_FORWARD, &at);
     j.from = x, j.to = y, j.bias = bias;
@@ -327,7 +327,7 @@ static void round_part(void *ctx, int64_t begin, int64_t end) {
 }
 
 /* dz as blocks, and db. */
-static const float *dz_of(const struct direct *c, const struct op_args *a, struct carving *at) {
+static const float *direct_dz(const struct direct *c, const struct op_args *a, struct carving *at) {
     const struct op_desc *d = &c->op.desc;
     bool relu = d->act == ACT_RELU, round = c->how == PACK_ROUNDED;
     float *masked = relu || round ? carve(at, op_ys(d) * (int64_t)sizeof *masked) : NULL;
@@ -345,7 +345,7 @@ static const float *dz_of(const struct direct *c, const struct op_args *a, struc
 }
 
 /* dz as pairs of samples, for the weights. */
-static const float *dz_paired(const struct direct *c, const float *dz, struct carving *at) {
+static const float *direct_dz_paired(const struct direct *c, const float *dz, struct carving *at) {
     float *pairs = carve(at, grouped_pairs(&c->y) * (int64_t)sizeof *pairs);
     if (dz) grouped_pair(c->op.dev, &c->y, dz, pairs);
     return pairs;
@@ -354,8 +354,8 @@ static const float *dz_paired(const struct direct *c, const float *dz, struct ca
 static enum error conv_backward(struct op *op, const struct op_args *a) {
     const struct direct *c = (const struct direct *)op;
     struct carving at = {a->scratch, 0};
-    const float *dz = dz_of(c, a, &at), *x = x_of(c, a->x[0], &at);
-    const float *multiplied = c->how == PACK_PAIRS ? dz_paired(c, dz, &at) : dz;
+    const float *dz = direct_dz(c, a, &at), *x = direct_x(c, a->x[0], &at);
+    const float *multiplied = c->how == PACK_PAIRS ? direct_dz_paired(c, dz, &at) : dz;
     struct job j = job_of(c, a, PASS_WEIGHTS, &at);
     j.from = x, j.dz = multiplied;
     job_run(&j);
@@ -373,10 +373,10 @@ static size_t scratch_bytes(const struct direct *c) {
     const struct op_args none = {0};
     int64_t threads = c->op.dev->params.threads, image = (int64_t)sizeof(float);
     struct carving forward = {0}, backward = {0};
-    (void)bias_of(c, NULL, &forward), (void)x_of(c, NULL, &forward);
+    (void)direct_bias(c, NULL, &forward), (void)direct_x(c, NULL, &forward);
     if (!c->y.whole) (void)carve(&forward, grouped_floats(&c->y) * image);
-    (void)dz_of(c, &none, &backward), (void)x_of(c, NULL, &backward);
-    if (c->how == PACK_PAIRS) (void)dz_paired(c, NULL, &backward);
+    (void)direct_dz(c, &none, &backward), (void)direct_x(c, NULL, &backward);
+    if (c->how == PACK_PAIRS) (void)direct_dz_paired(c, NULL, &backward);
     int64_t weights = backward.used + threads * room_bytes(c, PASS_WEIGHTS);
     if (!c->x.whole) (void)carve(&backward, grouped_floats(&c->x) * image);
     int64_t data = backward.used + threads * room_bytes(c, PASS_DATA);
@@ -422,23 +422,23 @@ static enum error conv_plan(struct op *op) {
 
 /* Blocks are begun with the few channels of a picture: between images of other channels what follows
  * is better off with plain ones, a fused pool above all. */
-static bool takes(const struct op_desc *d) {
+static bool direct_takes(const struct op_desc *d) {
     enum { PICTURE = 3 };
     bool begins = d->x_layout == LAYOUT_PLAIN && d->y_layout == LAYOUT_BLOCKED;
     return !d->conv.maxpool && act_is_fused(d->act) && (!begins || d->x.dim[0] <= PICTURE);
 }
 
 /* Pairs of samples may not be of two segments. */
-static bool takes_segments(const struct op_desc *d) {
+static bool direct_takes_segments(const struct op_desc *d) {
     return d->precision == PRECISION_F32;
 }
 
 const struct op_impl CPU_NAME(cpu_conv_direct) = {
     .name = "direct",
-    .takes = takes,
+    .takes = direct_takes,
     .size = sizeof(struct direct),
     .plan = conv_plan,
     .forward = conv_forward,
     .backward = conv_backward,
-    .segments = takes_segments,
+    .segments = direct_takes_segments,
 };

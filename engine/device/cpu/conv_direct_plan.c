@@ -2,7 +2,7 @@
 #include "engine/device/cpu/whole.h"
 
 enum { B = LAYOUT_BLOCK };
-/* Terms that are summed at a time, of so many rows of packed weights; places of a chunk, and of one
+/* Terms that are summed at a time, and the rows of packed weights that they have; places of a chunk, and of one
  * for dw, where they are a chain; and floats of a copy and of sums of dw. They all fit in a
  * second-level cache with what else is read. */
 enum { TERMS = 256, PACKED = 640, PLACES = 768, CHAIN_PLACES = 384, COPIED = 96 << 10, SUMS = 64 << 10 };

@@ -43,8 +43,8 @@ static size_t size_larger(size_t a, size_t b) {
 
 /* ---- what it takes --------------------------------------------------------------------------- */
 /* Convolutions of blocks keep what they are faster in: many channels on both sides, above all in pairs of bf16, and
- * images too small for the vectors here. Behind a pool the sparse backward wins everywhere. */
-static bool is_faster(const struct op_desc *d) {
+ * images too small for the vectors here. Before a pool the sparse backward wins everywhere. */
+static bool small_is_faster(const struct op_desc *d) {
     const struct window *w = &d->conv.window;
     int64_t width = d->y.dim[2], area = (int64_t)w->kernel[0] * w->kernel[1];
     if (d->conv.maxpool) return true;
@@ -52,14 +52,14 @@ static bool is_faster(const struct op_desc *d) {
     return width >= 16 && area <= 9 && !(d->precision == PRECISION_BF16 && HAS_PAIRS);
 }
 
-static bool takes(const struct op_desc *d) {
+static bool small_takes(const struct op_desc *d) {
     enum { IMAGE_SIDE_MAX = 512 }; /* a workspace holds whole planes of x and dy */
     const struct window *w = &d->conv.window;
     for (int axis = 0; axis < 2; axis++)
         if (w->kernel[axis] > CONV_SIDE_MAX || w->stride[axis] != 1 || w->pad[axis] >= w->kernel[axis] ||
             d->x.dim[1 + axis] > IMAGE_SIDE_MAX)
             return false;
-    return d->conv.groups == 1 && d->x.dim[0] <= CONV_IN_MAX && d->y.dim[0] <= CONV_OUT_MAX && is_faster(d) &&
+    return d->conv.groups == 1 && d->x.dim[0] <= CONV_IN_MAX && d->y.dim[0] <= CONV_OUT_MAX && small_is_faster(d) &&
            (d->precision == PRECISION_F32 || d->precision == PRECISION_BF16) && op_takes_plain(d);
 }
 
@@ -249,17 +249,17 @@ static struct steps steps_of(const struct conv_small *s) {
 }
 
 /* The workspace of the calling thread. */
-static float *work_of(const struct pass *f) {
+static float *small_work(const struct pass *f) {
     const struct conv_plan *p = &f->op->plan;
     return (float *)f->args->scratch + p->shared + (size_t)cpu_thread() * p->work;
 }
 
-static void forward_samples(void *ctx, int64_t begin, int64_t end) {
+static void small_forward_samples(void *ctx, int64_t begin, int64_t end) {
     const struct pass *f = ctx;
     const struct conv_plan *p = &f->op->plan;
     const struct op_args *a = f->args;
     const struct steps step = steps_of(f->op);
-    float *work = work_of(f);
+    float *work = small_work(f);
     memset(work + p->x_at, 0, p->x_size * sizeof *work);
     for (size_t i = (size_t)begin; i < (size_t)end; i++) {
         uint8_t *codes = (uint8_t *)(work + p->codes_at);
@@ -272,7 +272,7 @@ static enum error conv_forward(struct op *op, const struct op_args *a) {
     const struct conv_small *s = (const struct conv_small *)op;
     struct pass f = {s, a};
     pack_forward(&s->plan, a, a->scratch);
-    cpu_parallel(op->dev, op->desc.n, 1, forward_samples, &f);
+    cpu_parallel(op->dev, op->desc.n, 1, small_forward_samples, &f);
     return ERR_NONE;
 }
 
@@ -296,11 +296,11 @@ static void backward_part(const struct pass *f, const struct part *part, float *
     }
 }
 
-static void backward_runs(void *ctx, int64_t begin, int64_t end) {
+static void small_backward_runs(void *ctx, int64_t begin, int64_t end) {
     const struct pass *f = ctx;
     const struct conv_small *s = f->op;
     const struct conv_plan *p = &s->plan;
-    float *work = work_of(f), *own = work + p->own_at, *ones = work + p->x_at + (size_t)p->c * p->x_plane;
+    float *work = small_work(f), *own = work + p->own_at, *ones = work + p->x_at + (size_t)p->c * p->x_plane;
     memset(work, 0, p->own_at * sizeof *work);
     for (int i = 0; !p->sparse && !p->round && i < p->x_plane; i++) ones[i] = 1;
     for (int k = s->begin[begin]; k < s->begin[end]; k++) {
@@ -365,14 +365,14 @@ static enum error conv_backward(struct op *op, const struct op_args *a) {
     const struct conv_small *s = (const struct conv_small *)op;
     struct pass f = {s, a};
     if (!s->plan.first) pack_backward(&s->plan, a->w[0], a->scratch);
-    cpu_parallel(op->dev, s->runs, 1, backward_runs, &f);
+    cpu_parallel(op->dev, s->runs, 1, small_backward_runs, &f);
     cpu_parallel(op->dev, s->plan.oc, 1, gradients_of_channels, &f);
     return ERR_NONE;
 }
 
 const struct op_impl CPU_NAME(cpu_conv_small) = {
     .name = "small",
-    .takes = takes,
+    .takes = small_takes,
     .size = sizeof(struct conv_small),
     .plan = conv_plan,
     .forward = conv_forward,

@@ -184,7 +184,8 @@ static void row_copy(const float *from, int n, bool relu, float *to) {
 
 /* Band by band: all channels of some rows, then their ReLU and pool. Pooled pixels are collected in
  * 'copy', as whole vectors are stored over the ends of its rows. */
-static void forward_by_pixels(const struct conv_plan *p, const float *shared, float *work, float *y, uint8_t *codes) {
+static void small_forward_by_pixels(const struct conv_plan *p, const float *shared, float *work, float *y,
+                                    uint8_t *codes) {
     const struct conv_flat *f = &p->forward;
     float *out = work + p->out_at, *pooled = work + p->copy_at;
     for (int i = 0; i < p->rows; i += f->band) {
@@ -223,7 +224,8 @@ static void pixel_finish(const struct conv_plan *p, const float *u, const float 
 }
 
 /* y and codes are collected channel-last, then turned. */
-static void forward_by_channels(const struct conv_plan *p, const float *shared, float *work, float *y, uint8_t *codes) {
+static void small_forward_by_channels(const struct conv_plan *p, const float *shared, float *work, float *y,
+                                      uint8_t *codes) {
     float *u = work + p->out_at, *v = u + (size_t)p->ow * p->oc_step;
     float *pixels = work + p->copy_at;
     size_t area = (size_t)p->yh * p->yw, count = area * p->oc_step;
@@ -250,9 +252,9 @@ void conv_small_forward(const struct conv_plan *p, const float *shared, float *w
     planes_fill(p, x, work + p->x_at);
     x_round(p, work + p->x_at);
     if (p->channel_lanes)
-        forward_by_channels(p, shared, work, y, codes);
+        small_forward_by_channels(p, shared, work, y, codes);
     else
-        forward_by_pixels(p, shared, work, y, codes);
+        small_forward_by_pixels(p, shared, work, y, codes);
 }
 
 /* ---- backward, every pixel ------------------------------------------------------------------- */

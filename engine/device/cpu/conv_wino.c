@@ -413,7 +413,7 @@ static enum error conv_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static bool takes(const struct op_desc *d) {
+static bool wino_takes(const struct op_desc *d) {
     const struct window *w = &d->conv.window;
     if (HAS_TILES && d->precision == PRECISION_BF16) return false; /* direct ones multiply by tiles */
     for (int axis = 0; axis < 2; axis++)
@@ -424,7 +424,7 @@ static bool takes(const struct op_desc *d) {
 
 /* Transformed, 128 x 128 weights leave room in the cache. The sums of dw can only be taken by panel
  * when one chunk is all tiles of a segment. */
-static void choose_order(struct plan *p, const struct op_desc *d, enum pass pass) {
+static void wino_choose_order(struct plan *p, const struct op_desc *d, enum pass pass) {
     const struct segments s = op_segments(d);
     int64_t many = pass == PASS_WEIGHTS ? SUM_TILES : PANEL_TILES, each = p->tiles / d->n, most = 0;
     bool few = p->summed * p->lanes <= 128 * 128;
@@ -456,7 +456,7 @@ static struct plan plan_of(const struct op_desc *d, enum pass pass) {
                      .lanes = to->dim[0]};
     p.from.round = p.to.round = round;
     p.tiles = d->n * p.to.down * p.to.across;
-    choose_order(&p, d, pass);
+    wino_choose_order(&p, d, pass);
     return p;
 }
 
@@ -478,7 +478,7 @@ static enum error conv_plan(struct op *op) {
 
 const struct op_impl CPU_NAME(cpu_conv_wino) = {
     .name = "winograd",
-    .takes = takes,
+    .takes = wino_takes,
     .size = sizeof(struct wino),
     .plan = conv_plan,
     .forward = conv_forward,

@@ -102,7 +102,7 @@ INLINE void floats_groups(int64_t k, int64_t m, const float *from, int64_t ld, f
 }
 
 /* ---- either --------------------------------------------------------------------------------- */
-static bool is_paired(enum packing how) {
+static bool pack_is_paired(enum packing how) {
     return how == PACK_PAIRS || how == PACK_TILES;
 }
 
@@ -116,7 +116,7 @@ static void pairs_along_rows(struct pack_source s, float *to) {
 
 void pack_across(struct pack_source s, float *to, int64_t wide) {
     int64_t all = pack_rows(s.how, s.k), there = pack_rows(PACK_PAIRS, s.k);
-    if (is_paired(s.how))
+    if (pack_is_paired(s.how))
         rows_as_pairs(s.k, s.n, s.from, s.ld, to, wide);
     else
         floats_across(s.k, s.n, s.from, s.ld, to, wide);
@@ -127,13 +127,13 @@ void pack_across(struct pack_source s, float *to, int64_t wide) {
 void pack_turned(struct pack_source s, float *to, int64_t wide, float *work) {
     int64_t rows = pack_rows(s.how, s.k);
     if (s.n < wide) memset(to, 0, (size_t)(rows * wide) * sizeof *to);
-    if (is_paired(s.how)) pairs_along_rows(s, work), s.from = work, s.ld = rows;
+    if (pack_is_paired(s.how)) pairs_along_rows(s, work), s.from = work, s.ld = rows;
     transpose(s.n, rows, s.from, s.ld, to, wide);
     if (s.how == PACK_ROUNDED) bf16_round_all(rows * wide, to, to);
 }
 
 void pack_along(struct pack_source s, float *to) {
-    if (is_paired(s.how))
+    if (pack_is_paired(s.how))
         pairs_along_rows(s, to);
     else
         floats_across(s.n, s.k, s.from, s.ld, to, s.k);

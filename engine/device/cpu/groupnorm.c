@@ -130,7 +130,7 @@ static struct pass pass_of(const struct op *op, const struct op_args *a) {
                          a->scratch, a->saved};
 }
 
-static void forward_samples(void *ctx, int64_t begin, int64_t end) {
+static void groupnorm_forward_samples(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     int64_t step = p->blocked ? LANES : 1, groups = p->d->own.whole;
     for (int64_t i = begin; i < end; i++) {
@@ -144,7 +144,7 @@ static void forward_samples(void *ctx, int64_t begin, int64_t end) {
     }
 }
 
-static void backward_samples(void *ctx, int64_t begin, int64_t end) {
+static void groupnorm_backward_samples(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     int64_t step = p->blocked ? LANES : 1, groups = p->d->own.whole;
     for (int64_t i = begin; i < end; i++) {
@@ -164,13 +164,13 @@ static void backward_samples(void *ctx, int64_t begin, int64_t end) {
 static enum error groupnorm_forward(struct op *op, const struct op_args *a) {
     struct pass p = pass_of(op, a);
     if (!a->training) p.saved = (float *)(p.sums + 2 * p.d->n * p.channels);
-    cpu_parallel(op->dev, p.d->n, 1, forward_samples, &p);
+    cpu_parallel(op->dev, p.d->n, 1, groupnorm_forward_samples, &p);
     return ERR_NONE;
 }
 
 static enum error groupnorm_backward(struct op *op, const struct op_args *a) {
     struct pass p = pass_of(op, a);
-    cpu_parallel(op->dev, p.d->n, 1, backward_samples, &p);
+    cpu_parallel(op->dev, p.d->n, 1, groupnorm_backward_samples, &p);
     for (int64_t c = 0; c < p.channels && p.d->norm.bias; c++) {
         double dw = 0, db = 0;
         for (int64_t i = 0; i < p.d->n; i++) {

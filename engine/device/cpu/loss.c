@@ -55,7 +55,7 @@ static void gradient_scale(int64_t n, float by, const float *from, float *to) {
     for (int64_t k = 0; k < n; k++) to[k] = from[k] * by;
 }
 
-static int64_t find(int64_t n, const float *x, float what) {
+static int64_t row_find(int64_t n, const float *x, float what) {
     int64_t k = 0;
     while (k < n && x[k] != what) k++;
     return k < n ? k : 0; /* a row of NaN has no largest */
@@ -84,7 +84,7 @@ double kernel_softmax(int64_t n, const float *x, float *y, float *tops, int64_t 
         double grow = then < top ? real_exp((double)then - (double)top) : 1;
         gradient_scale(block_at(n, at), (float)(grow / sum), y + at, y + at);
     }
-    *best = where + find(block_at(n, where), x + where, top);
+    *best = where + row_find(block_at(n, where), x + where, top);
     return real_log(sum);
 }
 
@@ -134,7 +134,7 @@ static double soft_loss(const struct cpu_pass *p, int64_t row, double weights, c
     return loss + t.of_each * (weights * log_sum - weighted_sum(classes, p->a->class_weights, x, x[best]));
 }
 
-static void forward_rows(const struct cpu_pass *p, int64_t begin, int64_t end) {
+static void cross_entropy_rows(const struct cpu_pass *p, int64_t begin, int64_t end) {
     const struct op_desc *d = p->d;
     int64_t classes = shape_last(&d->x), best;
     double weights = class_weights_sum(p->a, classes);
@@ -152,7 +152,7 @@ static void forward_rows(const struct cpu_pass *p, int64_t begin, int64_t end) {
 }
 
 /* A sample's loss, and its part of right answers, are means over its rows. */
-static void add_up(const struct op_desc *d, const struct result *results, const struct op_args *a) {
+static void results_add_up(const struct op_desc *d, const struct result *results, const struct op_args *a) {
     int64_t rows = op_rows(d) / d->n;
     for (int64_t i = 0; i < d->n; i++) {
         double loss = 0, rights = 0;
@@ -166,15 +166,15 @@ static void add_up(const struct op_desc *d, const struct result *results, const 
     }
 }
 
-static int64_t grain_of(const struct op_desc *d) {
+static int64_t rows_grain(const struct op_desc *d) {
     return (GRAIN + shape_last(&d->x) - 1) / shape_last(&d->x);
 }
 
 static enum error cross_entropy_forward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
     TRY(labels_check(d, a));
-    cpu_run(op, a, op_rows(d), grain_of(d), forward_rows);
-    if (a->labels) add_up(d, a->scratch, a);
+    cpu_run(op, a, op_rows(d), rows_grain(d), cross_entropy_rows);
+    if (a->labels) results_add_up(d, a->scratch, a);
     return ERR_NONE;
 }
 
@@ -188,7 +188,7 @@ static void soft_backward_row(const struct cpu_pass *p, int64_t row, double weig
     if (t.at.of_other > 0) dx[t.at.other] -= (float)(t.at.of_other * (double)by);
 }
 
-static void backward_rows(const struct cpu_pass *p, int64_t begin, int64_t end) {
+static void cross_entropy_backward_rows(const struct cpu_pass *p, int64_t begin, int64_t end) {
     const struct op_desc *d = p->d;
     int64_t classes = shape_last(&d->x);
     float by = p->a->scale / (float)(op_rows(d) / d->n);
@@ -208,7 +208,7 @@ static void backward_rows(const struct cpu_pass *p, int64_t begin, int64_t end) 
 }
 
 static enum error cross_entropy_backward(struct op *op, const struct op_args *a) {
-    return a->dx[0] ? cpu_run(op, a, op_rows(&op->desc), grain_of(&op->desc), backward_rows) : ERR_NONE;
+    return a->dx[0] ? cpu_run(op, a, op_rows(&op->desc), rows_grain(&op->desc), cross_entropy_backward_rows) : ERR_NONE;
 }
 
 static enum error cross_entropy_plan(struct op *op) {
@@ -254,7 +254,7 @@ static void bits_slopes(int64_t n, const float *x, const float *target, float by
         for (int64_t k = 0; k < n; k++) dx[k] = fast_sigmoid(x[k]) * by;
 }
 
-static void bits_forward_rows(const struct cpu_pass *p, int64_t begin, int64_t end) {
+static void bce_forward_rows(const struct cpu_pass *p, int64_t begin, int64_t end) {
     const struct op_desc *d = p->d;
     const struct op_args *a = p->a;
     int64_t features = shape_last(&d->x);
@@ -269,7 +269,7 @@ static void bits_forward_rows(const struct cpu_pass *p, int64_t begin, int64_t e
         if (a->labels) {
             const struct loss_target t = loss_target(d, a, i);
             r.loss -= t.of_label * (double)x[t.label] + t.of_other * (double)x[t.other];
-            r.right = find(features, x, block_max(features, x)) == t.label;
+            r.right = row_find(features, x, block_max(features, x)) == t.label;
             r.top = a->top && label_in_top(x, features, t.label);
         }
         r.loss /= (double)features;
@@ -279,12 +279,12 @@ static void bits_forward_rows(const struct cpu_pass *p, int64_t begin, int64_t e
 
 static enum error bce_forward(struct op *op, const struct op_args *a) {
     TRY(labels_check(&op->desc, a));
-    cpu_run(op, a, op_rows(&op->desc), grain_of(&op->desc), bits_forward_rows);
-    add_up(&op->desc, a->scratch, a);
+    cpu_run(op, a, op_rows(&op->desc), rows_grain(&op->desc), bce_forward_rows);
+    results_add_up(&op->desc, a->scratch, a);
     return ERR_NONE;
 }
 
-static void bits_backward_rows(const struct cpu_pass *p, int64_t begin, int64_t end) {
+static void bce_backward_rows(const struct cpu_pass *p, int64_t begin, int64_t end) {
     const struct op_desc *d = p->d;
     const struct op_args *a = p->a;
     int64_t features = shape_last(&d->x);
@@ -301,7 +301,7 @@ static void bits_backward_rows(const struct cpu_pass *p, int64_t begin, int64_t 
 }
 
 static enum error bce_backward(struct op *op, const struct op_args *a) {
-    return a->dx[0] ? cpu_run(op, a, op_rows(&op->desc), grain_of(&op->desc), bits_backward_rows) : ERR_NONE;
+    return a->dx[0] ? cpu_run(op, a, op_rows(&op->desc), rows_grain(&op->desc), bce_backward_rows) : ERR_NONE;
 }
 
 static enum error bce_plan(struct op *op) {

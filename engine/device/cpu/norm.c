@@ -131,7 +131,7 @@ static void backward_row(const struct cpu_pass *p, int64_t i, float *dw) {
     row_gradient(row, means, x, a->w[0], dy, a->dx[0] + i * row.n);
 }
 
-static void backward_blocks(const struct cpu_pass *p, int64_t begin, int64_t end) {
+static void norm_backward_blocks(const struct cpu_pass *p, int64_t begin, int64_t end) {
     int64_t rows = op_rows(p->d), wide = align_floats(shape_last(&p->d->x));
     for (int64_t b = begin; b < end; b++) {
         float *dw = (float *)p->a->scratch + b * 2 * wide;
@@ -157,7 +157,7 @@ static enum error norm_forward(struct op *op, const struct op_args *a) {
 }
 
 static enum error norm_backward(struct op *op, const struct op_args *a) {
-    cpu_run(op, a, blocks_of(&op->desc), 1, backward_blocks);
+    cpu_run(op, a, blocks_of(&op->desc), 1, norm_backward_blocks);
     return cpu_run(op, a, shape_last(&op->desc.x), 8 * LANES, sum_features);
 }
 

@@ -12,7 +12,7 @@ struct row { /* one place of the window over the outputs [begin, end) of a row; 
 };
 
 /* Outputs k of 'places' with 0 <= k * stride + off < length. */
-static void inside(int64_t off, int64_t stride, int64_t length, int64_t places, struct row *r) {
+static void row_inside(int64_t off, int64_t stride, int64_t length, int64_t places, struct row *r) {
     r->begin = off < 0 ? (-off + stride - 1) / stride : 0;
     r->end = off < length ? (length - 1 - off) / stride + 1 : 0;
     if (r->end > places) r->end = places;
@@ -24,7 +24,7 @@ static bool row_of(const struct op_desc *d, int64_t oy, int ky, int kx, struct r
     const struct window *w = &d->pool.window;
     int64_t iy = oy * w->stride[0] + ky - w->pad[0], off = kx - w->pad[1];
     if (iy < 0 || iy >= d->x.dim[1]) return false;
-    inside(off, w->stride[1], d->x.dim[2], d->y.dim[2], r);
+    row_inside(off, w->stride[1], d->x.dim[2], d->y.dim[2], r);
     r->at = iy * d->x.dim[2] + off + r->begin * r->stride;
     return r->begin < r->end;
 }
@@ -125,7 +125,7 @@ static void plane_mean_backward(const struct op_desc *d, const float *dy, float 
 }
 
 /* ---- the two that models use most ----------------------------------------------------------- */
-static bool is_max_2x2(const struct op_desc *d) {
+static bool pool_is_max_2x2(const struct op_desc *d) {
     const struct window *w = &d->pool.window;
     return d->pool.kind == POOL_MAX && w->kernel[0] == 2 && w->kernel[1] == 2 && w->stride[0] == 2 &&
            w->stride[1] == 2 && !w->pad[0] && !w->pad[1];
@@ -151,7 +151,7 @@ static void plane_max_2x2(const struct op_desc *d, const float *restrict x, floa
         }
 }
 
-static bool is_mean_of_all(const struct op_desc *d) {
+static bool pool_is_mean_of_all(const struct op_desc *d) {
     const struct window *w = &d->pool.window;
     return d->pool.kind == POOL_AVG && w->kernel[0] == d->x.dim[1] && w->kernel[1] == d->x.dim[2] && !w->pad[0] &&
            !w->pad[1];
@@ -164,10 +164,10 @@ static void mean_of_all(int64_t area, const float *x, float *y) {
 }
 
 /* ---- the op: 'from' (n, y) lies in saved, or in scratch when there is no backward ----------- */
-static void forward_planes(const struct cpu_pass *p, int64_t begin, int64_t end) {
+static void pool_forward_planes(const struct cpu_pass *p, int64_t begin, int64_t end) {
     int64_t area_x = p->d->x.dim[1] * p->d->x.dim[2], area_y = p->d->y.dim[1] * p->d->y.dim[2];
     int32_t *from = p->a->training ? p->a->saved : p->a->scratch;
-    bool small = is_max_2x2(p->d), all = is_mean_of_all(p->d);
+    bool small = pool_is_max_2x2(p->d), all = pool_is_mean_of_all(p->d);
     for (int64_t i = begin; i < end; i++) {
         const float *x = p->a->x[0] + i * area_x;
         float *y = p->a->y + i * area_y;
@@ -182,9 +182,9 @@ static void forward_planes(const struct cpu_pass *p, int64_t begin, int64_t end)
     }
 }
 
-static void backward_planes(const struct cpu_pass *p, int64_t begin, int64_t end) {
+static void pool_backward_planes(const struct cpu_pass *p, int64_t begin, int64_t end) {
     int64_t area_x = p->d->x.dim[1] * p->d->x.dim[2], area_y = p->d->y.dim[1] * p->d->y.dim[2];
-    bool all = is_mean_of_all(p->d);
+    bool all = pool_is_mean_of_all(p->d);
     for (int64_t i = begin; i < end; i++) {
         const float *dy = p->a->dy + i * area_y;
         const int32_t *from = (const int32_t *)p->a->saved + i * area_y;
@@ -198,18 +198,18 @@ static void backward_planes(const struct cpu_pass *p, int64_t begin, int64_t end
 }
 
 static enum error pool_forward(struct op *op, const struct op_args *a) {
-    return cpu_run(op, a, op->desc.n * op->desc.x.dim[0], 1, forward_planes);
+    return cpu_run(op, a, op->desc.n * op->desc.x.dim[0], 1, pool_forward_planes);
 }
 
 static enum error pool_backward(struct op *op, const struct op_args *a) {
-    return a->dx[0] ? cpu_run(op, a, op->desc.n * op->desc.x.dim[0], 1, backward_planes) : ERR_NONE;
+    return a->dx[0] ? cpu_run(op, a, op->desc.n * op->desc.x.dim[0], 1, pool_backward_planes) : ERR_NONE;
 }
 
-static bool max_or_mean_takes(const struct op_desc *d) {
+static bool pool_takes(const struct op_desc *d) {
     return d->x.dim[1] * d->x.dim[2] <= INT32_MAX && op_takes_plain(d);
 }
 
-static enum error max_or_mean_plan(struct op *op) {
+static enum error pool_plan(struct op *op) {
     const struct op_desc *d = &op->desc;
     if (d->pool.kind == POOL_MAX) op->saved_bytes = op->scratch_bytes = (size_t)op_ys(d) * sizeof(int32_t);
     return ERR_NONE;
@@ -217,8 +217,8 @@ static enum error max_or_mean_plan(struct op *op) {
 
 const struct op_impl CPU_NAME(cpu_pool) = {
     .name = "vector",
-    .takes = max_or_mean_takes,
-    .plan = max_or_mean_plan,
+    .takes = pool_takes,
+    .plan = pool_plan,
     .forward = pool_forward,
     .backward = pool_backward,
 };

@@ -25,7 +25,7 @@ struct place {
     int64_t row, col;
 };
 
-static inline void cut(int64_t first, int kernel, int64_t length, int *begin, int *end) {
+static inline void window_cut(int64_t first, int kernel, int64_t length, int *begin, int *end) {
     *begin = first < 0 ? (int)-first : 0;
     *end = first + kernel > length ? (int)(length - first) : kernel;
 }
@@ -33,8 +33,8 @@ static inline void cut(int64_t first, int kernel, int64_t length, int *begin, in
 static inline __attribute__((always_inline)) struct place place_of(const struct op_desc *d, int64_t oy, int64_t ox) {
     const struct window *w = &d->pool.window;
     struct place p = {.row = oy * w->stride[0] - w->pad[0], .col = ox * w->stride[1] - w->pad[1]};
-    cut(p.row, w->kernel[0], d->x.dim[1], &p.y0, &p.y1);
-    cut(p.col, w->kernel[1], d->x.dim[2], &p.x0, &p.x1);
+    window_cut(p.row, w->kernel[0], d->x.dim[1], &p.y0, &p.y1);
+    window_cut(p.col, w->kernel[1], d->x.dim[2], &p.x0, &p.x1);
     return p;
 }
 
@@ -130,7 +130,7 @@ static int64_t plane_floats(const struct shape *s) {
 }
 
 /* ---- pool: 'from' (n, y) lies in saved, or in scratch when there is no backward ------------- */
-static void forward_planes(const struct cpu_pass *p, int64_t begin, int64_t end) {
+static void blocked_pool_forward_planes(const struct cpu_pass *p, int64_t begin, int64_t end) {
     int64_t area_x = plane_floats(&p->d->x), area_y = plane_floats(&p->d->y);
     int32_t *from = p->a->training ? p->a->saved : p->a->scratch;
     for (int64_t i = begin; i < end; i++) {
@@ -143,7 +143,7 @@ static void forward_planes(const struct cpu_pass *p, int64_t begin, int64_t end)
     }
 }
 
-static void backward_planes(const struct cpu_pass *p, int64_t begin, int64_t end) {
+static void blocked_pool_backward_planes(const struct cpu_pass *p, int64_t begin, int64_t end) {
     int64_t area_x = plane_floats(&p->d->x), area_y = plane_floats(&p->d->y);
     const int32_t *from = p->a->saved;
     for (int64_t i = begin; i < end; i++) {
@@ -161,19 +161,19 @@ static enum error planes_run(struct op *op, const struct op_args *a, cpu_part_fn
     return cpu_run(op, a, op->desc.n * (op->desc.x.dim[0] / B), 1, planes);
 }
 
-static enum error pool_forward(struct op *op, const struct op_args *a) {
-    return planes_run(op, a, forward_planes);
+static enum error blocked_pool_forward(struct op *op, const struct op_args *a) {
+    return planes_run(op, a, blocked_pool_forward_planes);
 }
 
-static enum error pool_backward(struct op *op, const struct op_args *a) {
-    return a->dx[0] ? planes_run(op, a, backward_planes) : ERR_NONE;
+static enum error blocked_pool_backward(struct op *op, const struct op_args *a) {
+    return a->dx[0] ? planes_run(op, a, blocked_pool_backward_planes) : ERR_NONE;
 }
 
-static bool pool_takes(const struct op_desc *d) {
+static bool blocked_pool_takes(const struct op_desc *d) {
     return d->x_layout == LAYOUT_BLOCKED && d->y_layout == LAYOUT_BLOCKED && d->act == ACT_NONE;
 }
 
-static enum error window_plan(struct op *op) {
+static enum error blocked_pool_plan(struct op *op) {
     const struct op_desc *d = &op->desc;
     if (d->pool.kind == POOL_MAX) op->saved_bytes = op->scratch_bytes = (size_t)op_ys(d) * sizeof(int32_t);
     return ERR_NONE;
@@ -181,14 +181,14 @@ static enum error window_plan(struct op *op) {
 
 const struct op_impl CPU_NAME(cpu_pool_blocked) = {
     .name = "blocked",
-    .takes = pool_takes,
-    .plan = window_plan,
-    .forward = pool_forward,
-    .backward = pool_backward,
+    .takes = blocked_pool_takes,
+    .plan = blocked_pool_plan,
+    .forward = blocked_pool_forward,
+    .backward = blocked_pool_backward,
 };
 
 /* ---- mean of whole images: y is (channels) -------------------------------------------------- */
-static void image_mean(int64_t floats_of_plane, const float *x, float *y) {
+static void plane_mean(int64_t floats_of_plane, const float *x, float *y) {
     doubles sum[2] = {{0}, {0}};
     double places = (double)(floats_of_plane / B);
     for (int64_t k = 0; k < floats_of_plane; k += B)
@@ -196,38 +196,38 @@ static void image_mean(int64_t floats_of_plane, const float *x, float *y) {
     for (int h = 0; h < 2; h++) *(loose *)(y + h * HALF) = __builtin_convertvector(sum[h] / places, loose);
 }
 
-static void image_mean_backward(int64_t floats_of_plane, const float *dy, float *dx) {
+static void plane_mean_backward(int64_t floats_of_plane, const float *dy, float *dx) {
     floats part[2];
     for (int h = 0; h < 2; h++) part[h] = LOAD(dy + h * HALF) / (float)(floats_of_plane / B);
     for (int64_t k = 0; k < floats_of_plane; k += B)
         for (int h = 0; h < 2; h++) STORE(dx + k + h * HALF, part[h]);
 }
 
-static void mean_planes(const struct cpu_pass *p, int64_t begin, int64_t end) {
+static void image_mean_planes(const struct cpu_pass *p, int64_t begin, int64_t end) {
     int64_t area_x = plane_floats(&p->d->x);
-    for (int64_t i = begin; i < end; i++) image_mean(area_x, p->a->x[0] + i * area_x, p->a->y + i * B);
+    for (int64_t i = begin; i < end; i++) plane_mean(area_x, p->a->x[0] + i * area_x, p->a->y + i * B);
 }
 
-static void mean_backward_planes(const struct cpu_pass *p, int64_t begin, int64_t end) {
+static void image_mean_backward_planes(const struct cpu_pass *p, int64_t begin, int64_t end) {
     int64_t area_x = plane_floats(&p->d->x);
-    for (int64_t i = begin; i < end; i++) image_mean_backward(area_x, p->a->dy + i * B, p->a->dx[0] + i * area_x);
+    for (int64_t i = begin; i < end; i++) plane_mean_backward(area_x, p->a->dy + i * B, p->a->dx[0] + i * area_x);
 }
 
-static enum error mean_forward(struct op *op, const struct op_args *a) {
-    return planes_run(op, a, mean_planes);
+static enum error image_mean_forward(struct op *op, const struct op_args *a) {
+    return planes_run(op, a, image_mean_planes);
 }
 
-static enum error mean_backward(struct op *op, const struct op_args *a) {
-    return a->dx[0] ? planes_run(op, a, mean_backward_planes) : ERR_NONE;
+static enum error image_mean_backward(struct op *op, const struct op_args *a) {
+    return a->dx[0] ? planes_run(op, a, image_mean_backward_planes) : ERR_NONE;
 }
 
-static bool mean_takes(const struct op_desc *d) {
+static bool image_mean_takes(const struct op_desc *d) {
     return d->x_layout == LAYOUT_BLOCKED && d->y_layout == LAYOUT_PLAIN && d->act == ACT_NONE;
 }
 
 const struct op_impl CPU_NAME(cpu_mean_blocked) = {
     .name = "blocked",
-    .takes = mean_takes,
-    .forward = mean_forward,
-    .backward = mean_backward,
+    .takes = image_mean_takes,
+    .forward = image_mean_forward,
+    .backward = image_mean_backward,
 };

@@ -13,7 +13,7 @@ static int64_t features_of(const struct cpu_pass *p) {
 }
 
 /* Units of 'floats' that are worth a thread. */
-static int64_t grain_of(int64_t floats) {
+static int64_t grain_of_floats(int64_t floats) {
     return (GRAIN + floats - 1) / floats;
 }
 
@@ -29,22 +29,22 @@ static size_t row_bytes(int64_t floats) {
     };
 
 /* ---- kernels -------------------------------------------------------------------------------- */
-static void add_to(int64_t n, const float *restrict from, float *restrict to) {
+static void floats_add_to(int64_t n, const float *restrict from, float *restrict to) {
     for (int64_t k = 0; k < n; k++) to[k] += from[k];
 }
 
-static void sum_of(int64_t n, const float *restrict x0, const float *restrict x1, float *restrict y) {
+static void floats_sum(int64_t n, const float *restrict x0, const float *restrict x1, float *restrict y) {
     for (int64_t k = 0; k < n; k++) y[k] = x0[k] + x1[k];
 }
 
-static void scale_row(int64_t n, float by, const float *from, float *to) {
+static void row_scale(int64_t n, float by, const float *from, float *to) {
     for (int64_t k = 0; k < n; k++) to[k] = from[k] * by;
 }
 
 /* to (n) = the sum over samples of n floats each, 'ld' apart. */
 static void samples_sum(int64_t samples, int64_t ld, int64_t n, const float *from, float *to) {
     memcpy(to, from, row_bytes(n));
-    for (int64_t i = 1; i < samples; i++) add_to(n, from + i * ld, to);
+    for (int64_t i = 1; i < samples; i++) floats_add_to(n, from + i * ld, to);
 }
 
 /* The sum of n floats in a row, in LANES partial sums. */
@@ -70,7 +70,7 @@ static void embedding_rows(const struct cpu_pass *p, int64_t begin, int64_t end)
 static enum error embedding_forward(struct op *op, const struct op_args *a) {
     int64_t rows = op_xs(&op->desc);
     for (int64_t i = 0; i < rows; i++) TRY(token_check(a->x[0][i], op->desc.embedding.vocabulary));
-    return cpu_run(op, a, rows, grain_of(shape_last(&op->desc.y)), embedding_rows);
+    return cpu_run(op, a, rows, grain_of_floats(shape_last(&op->desc.y)), embedding_rows);
 }
 
 static void embedding_clear(const struct cpu_pass *p, int64_t begin, int64_t end) {
@@ -80,7 +80,7 @@ static void embedding_clear(const struct cpu_pass *p, int64_t begin, int64_t end
 static void embedding_features(const struct cpu_pass *p, int64_t begin, int64_t end) {
     for (int64_t i = 0; i < op_xs(p->d); i++) {
         float *dw = p->a->dw[0] + (int64_t)p->a->x[0][i] * features_of(p);
-        add_to(end - begin, p->a->dy + i * features_of(p) + begin, dw + begin);
+        floats_add_to(end - begin, p->a->dy + i * features_of(p) + begin, dw + begin);
     }
 }
 
@@ -97,7 +97,7 @@ CPU_SEQUENCE(embedding)
 /* ---- position ------------------------------------------------------------------------------- */
 static void position_samples(const struct cpu_pass *p, int64_t begin, int64_t end) {
     int64_t each = shape_count(&p->d->x);
-    for (int64_t i = begin; i < end; i++) sum_of(each, p->a->x[0] + i * each, p->a->w[0], p->a->y + i * each);
+    for (int64_t i = begin; i < end; i++) floats_sum(each, p->a->x[0] + i * each, p->a->w[0], p->a->y + i * each);
 }
 
 static void position_sums(const struct cpu_pass *p, int64_t begin, int64_t end) {
@@ -105,11 +105,11 @@ static void position_sums(const struct cpu_pass *p, int64_t begin, int64_t end) 
 }
 
 static enum error position_forward(struct op *op, const struct op_args *a) {
-    return cpu_run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), position_samples);
+    return cpu_run(op, a, op->desc.n, grain_of_floats(shape_count(&op->desc.x)), position_samples);
 }
 
 static enum error position_backward(struct op *op, const struct op_args *a) {
-    cpu_run(op, a, shape_count(&op->desc.x), grain_of(op->desc.n), position_sums);
+    cpu_run(op, a, shape_count(&op->desc.x), grain_of_floats(op->desc.n), position_sums);
     if (a->dx[0]) memcpy(a->dx[0], a->dy, row_bytes(op_xs(&op->desc)));
     return ERR_NONE;
 }
@@ -131,13 +131,13 @@ static void prepend_back(const struct cpu_pass *p, int64_t begin, int64_t end) {
 }
 
 static enum error prepend_forward(struct op *op, const struct op_args *a) {
-    return cpu_run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), prepend_samples);
+    return cpu_run(op, a, op->desc.n, grain_of_floats(shape_count(&op->desc.x)), prepend_samples);
 }
 
 static enum error prepend_backward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
     samples_sum(d->n, shape_count(&d->y), shape_last(&d->y), a->dy, a->dw[0]);
-    return a->dx[0] ? cpu_run(op, a, d->n, grain_of(shape_count(&d->x)), prepend_back) : ERR_NONE;
+    return a->dx[0] ? cpu_run(op, a, d->n, grain_of_floats(shape_count(&d->x)), prepend_back) : ERR_NONE;
 }
 
 CPU_SEQUENCE(prepend)
@@ -159,7 +159,7 @@ static enum error select_forward(struct op *op, const struct op_args *a) {
 }
 
 static enum error select_backward(struct op *op, const struct op_args *a) {
-    return a->dx[0] ? cpu_run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), select_back) : ERR_NONE;
+    return a->dx[0] ? cpu_run(op, a, op->desc.n, grain_of_floats(shape_count(&op->desc.x)), select_back) : ERR_NONE;
 }
 
 CPU_SEQUENCE(select)
@@ -178,11 +178,11 @@ static void tokens_back(const struct cpu_pass *p, int64_t begin, int64_t end) {
 }
 
 static enum error tokens_forward(struct op *op, const struct op_args *a) {
-    return cpu_run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), tokens_samples);
+    return cpu_run(op, a, op->desc.n, grain_of_floats(shape_count(&op->desc.x)), tokens_samples);
 }
 
 static enum error tokens_backward(struct op *op, const struct op_args *a) {
-    return a->dx[0] ? cpu_run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), tokens_back) : ERR_NONE;
+    return a->dx[0] ? cpu_run(op, a, op->desc.n, grain_of_floats(shape_count(&op->desc.x)), tokens_back) : ERR_NONE;
 }
 
 CPU_SEQUENCE(tokens)
@@ -196,7 +196,7 @@ static void mean_sample(const struct cpu_pass *p, const float *x, float *y) {
     int64_t count = mean_count(p);
     if (p->d->x.ndim == 2) {
         samples_sum(count, features_of(p), features_of(p), x, y);
-        scale_row(features_of(p), 1 / (float)count, y, y);
+        row_scale(features_of(p), 1 / (float)count, y, y);
     } else {
         for (int64_t c = 0; c < features_of(p); c++) y[c] = row_sum(count, x + c * count) * (1 / (float)count);
     }
@@ -205,7 +205,7 @@ static void mean_sample(const struct cpu_pass *p, const float *x, float *y) {
 static void mean_sample_back(const struct cpu_pass *p, const float *dy, float *dx) {
     int64_t count = mean_count(p);
     if (p->d->x.ndim == 2) {
-        for (int64_t i = 0; i < count; i++) scale_row(features_of(p), 1 / (float)count, dy, dx + i * features_of(p));
+        for (int64_t i = 0; i < count; i++) row_scale(features_of(p), 1 / (float)count, dy, dx + i * features_of(p));
     } else {
         for (int64_t c = 0; c < features_of(p); c++)
             for (int64_t k = 0; k < count; k++) dx[c * count + k] = dy[c] * (1 / (float)count);
@@ -223,11 +223,11 @@ static void mean_back(const struct cpu_pass *p, int64_t begin, int64_t end) {
 }
 
 static enum error mean_forward(struct op *op, const struct op_args *a) {
-    return cpu_run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), mean_samples);
+    return cpu_run(op, a, op->desc.n, grain_of_floats(shape_count(&op->desc.x)), mean_samples);
 }
 
 static enum error mean_backward(struct op *op, const struct op_args *a) {
-    return a->dx[0] ? cpu_run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), mean_back) : ERR_NONE;
+    return a->dx[0] ? cpu_run(op, a, op->desc.n, grain_of_floats(shape_count(&op->desc.x)), mean_back) : ERR_NONE;
 }
 
 CPU_SEQUENCE(mean)

@@ -37,7 +37,7 @@ static struct head head_of(const struct op_desc *d, const struct op_args *a, int
     return h;
 }
 
-static double dot(const float *a, const float *b, int64_t n) {
+static double floats_dot(const float *a, const float *b, int64_t n) {
     double sum = 0;
     for (int64_t k = 0; k < n; k++) sum += (double)a[k] * (double)b[k];
     return sum;
@@ -47,7 +47,7 @@ static double dot(const float *a, const float *b, int64_t n) {
 static void query_probabilities(const struct head *h, int64_t t, int64_t seen) {
     double most = -INFINITY, sum = 0;
     for (int64_t j = 0; j < seen; j++) {
-        h->p[j] = dot(h->q + t * h->ld, h->k + j * h->ld_k, h->size) / sqrt((double)h->size);
+        h->p[j] = floats_dot(h->q + t * h->ld, h->k + j * h->ld_k, h->size) / sqrt((double)h->size);
         if (h->p[j] > most) most = h->p[j];
     }
     for (int64_t j = 0; j < seen; j++) {
@@ -85,11 +85,11 @@ static enum error attention_forward(struct op *op, const struct op_args *a) {
 /* What query t gives to dq, dk and dv. */
 static void query_backward(const struct head *h, int64_t t, int64_t seen) {
     const float *dy = h->dy + t * h->ld / 3;
-    double scale = 1 / sqrt((double)h->size), d = dot(dy, h->y + t * h->ld / 3, h->size);
+    double scale = 1 / sqrt((double)h->size), d = floats_dot(dy, h->y + t * h->ld / 3, h->size);
     double *dq = h->grad, *dk = dq + h->positions * h->size, *dv = dk + h->positions * h->size;
     query_probabilities(h, t, seen);
     for (int64_t j = 0; j < seen; j++) {
-        double ds = h->p[j] * (dot(dy, h->v + j * h->ld_k, h->size) - d) * scale;
+        double ds = h->p[j] * (floats_dot(dy, h->v + j * h->ld_k, h->size) - d) * scale;
         for (int64_t k = 0; k < h->size; k++) {
             dv[j * h->size + k] += h->p[j] * (double)dy[k];
             dq[t * h->size + k] += ds * (double)h->k[j * h->ld_k + k];

@@ -5,7 +5,7 @@
 #include "engine/base/onnx_graph.h"
 
 /* ---- dropout: whether an element stays is a function of (seed, layer, sample, element) ------ */
-static void dropout(const struct op_desc *d, const struct op_args *a, const float *from, float *to) {
+static void dropout_factor(const struct op_desc *d, const struct op_args *a, const float *from, float *to) {
     int64_t each = shape_count(&d->x);
     float grow = 1 / (1 - d->dropout.p);
     struct rng_key key = rng_key(a->seed, RNG_DROPOUT);
@@ -19,14 +19,14 @@ static void dropout(const struct op_desc *d, const struct op_args *a, const floa
 
 static enum error dropout_forward(struct op *op, const struct op_args *a) {
     if (a->training)
-        dropout(&op->desc, a, a->x[0], a->y);
+        dropout_factor(&op->desc, a, a->x[0], a->y);
     else
         for (int64_t k = 0; k < op_xs(&op->desc); k++) a->y[k] = a->x[0][k];
     return ERR_NONE;
 }
 
 static enum error dropout_backward(struct op *op, const struct op_args *a) {
-    if (a->dx[0]) dropout(&op->desc, a, a->dy, a->dx[0]);
+    if (a->dx[0]) dropout_factor(&op->desc, a, a->dy, a->dx[0]);
     return ERR_NONE;
 }
 

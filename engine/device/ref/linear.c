@@ -51,19 +51,19 @@ static void act_backward_all(const struct pass *p) {
         }
 }
 
-static float behind_act(const struct pass *p, int64_t i, int64_t o) {
+static float after_act(const struct pass *p, int64_t i, int64_t o) {
     return ((const float *)p->a->scratch)[i * p->out + o];
 }
 
 static void weights_backward(const struct pass *p, int64_t o) {
     const struct op_args *a = p->a;
     double bias = 0;
-    for (int64_t i = 0; i < p->rows; i++) bias += (double)behind_act(p, i, o);
+    for (int64_t i = 0; i < p->rows; i++) bias += (double)after_act(p, i, o);
     if (p->d->linear.bias) a->dw[1][o] = (float)bias;
     for (int64_t k = 0; k < p->in; k++) {
         float *dw = &a->dw[0][weight_at(p, o, k)];
         double sum = a->add_dw ? (double)*dw : 0;
-        for (int64_t i = 0; i < p->rows; i++) sum += term_product(p, behind_act(p, i, o), a->x[0][i * p->in + k]);
+        for (int64_t i = 0; i < p->rows; i++) sum += term_product(p, after_act(p, i, o), a->x[0][i * p->in + k]);
         *dw = (float)sum;
     }
 }
@@ -76,7 +76,7 @@ static enum error linear_backward(struct op *op, const struct op_args *a) {
         for (int64_t k = 0; k < p.in; k++) {
             double sum = 0;
             for (int64_t o = 0; o < p.out; o++)
-                sum += term_product(&p, behind_act(&p, i, o), a->w[0][weight_at(&p, o, k)]);
+                sum += term_product(&p, after_act(&p, i, o), a->w[0][weight_at(&p, o, k)]);
             a->dx[0][i * p.in + k] = (float)sum;
         }
     return ERR_NONE;

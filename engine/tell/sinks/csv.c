@@ -1,7 +1,7 @@
 /* metrics.csv, by RFC 4180: one row a step, in order, each step once. A row is kept back until its
  * step is complete, since validation fills its last columns; where it had to be written before
  * (a checkpoint needs all steps up to its own), validation writes it again in its place. A resumed
- * run goes on behind the step that it resumes from: rows that will come again are taken out. */
+ * run goes on after the step that it resumes from: rows that will come again are taken out. */
 #include "engine/tell/tell.h"
 
 #include <errno.h>
@@ -85,7 +85,7 @@ static bool row_keep(struct csv_sink *c, const char *line, int64_t last) {
     return true;
 }
 
-/* Leaves the file's place behind the last row that stays. */
+/* Leaves the file's place after the last row that stays. */
 static enum error read_rows(struct csv_sink *c, int64_t last) {
     char line[2 * ROW];
     FILE *f = c->file.f;

@@ -16,7 +16,7 @@ static enum error jsonl_open(const struct sink_place *p, void **out) {
 }
 
 /* JSON knows no number that is not finite. */
-static void put(FILE *f, const char *before, const char *form, double v) {
+static void jsonl_put(FILE *f, const char *before, const char *form, double v) {
     fputs(before, f);
     if (isfinite(v))
         fprintf(f, form, v);
@@ -28,23 +28,23 @@ static enum error jsonl_step(void *sink, const struct step_record *r) {
     const struct sink_file *file = sink;
     FILE *f = file->f;
     fprintf(f, "{\"step\":%lld,\"epoch\":%lld", (long long)r->step, (long long)r->epoch);
-    put(f, ",\"loss\":", "%.9g", (double)r->loss);
-    put(f, ",\"accuracy\":", "%.6g", (double)r->accuracy);
-    put(f, ",\"lr\":", "%.9g", r->lr);
-    put(f, ",\"grad_norm\":", "%.6g", r->norm);
-    put(f, ",\"samples\":", "%.0f", r->samples);
-    put(f, ",\"ms\":", "%.4f", r->ms);
+    jsonl_put(f, ",\"loss\":", "%.9g", (double)r->loss);
+    jsonl_put(f, ",\"accuracy\":", "%.6g", (double)r->accuracy);
+    jsonl_put(f, ",\"lr\":", "%.9g", r->lr);
+    jsonl_put(f, ",\"grad_norm\":", "%.6g", r->norm);
+    jsonl_put(f, ",\"samples\":", "%.0f", r->samples);
+    jsonl_put(f, ",\"ms\":", "%.4f", r->ms);
     for (int i = 0; i < PHASES; i++) {
         fprintf(f, "%s\"%s\"", i ? "," : ",\"phase_ms\":{", phase_names[i].metric);
-        put(f, ":", "%.4f", r->phase_ms[i]);
+        jsonl_put(f, ":", "%.4f", r->phase_ms[i]);
     }
     fputc('}', f);
-    if (r->loss_scale > 0) put(f, ",\"loss_scale\":", "%.9g", r->loss_scale);
+    if (r->loss_scale > 0) jsonl_put(f, ",\"loss_scale\":", "%.9g", r->loss_scale);
     fputs(r->skipped ? ",\"skipped\":true}\n" : "}\n", f);
     return sink_file_check(file);
 }
 
-static enum error put_line(const struct sink_file *file, struct json *j) {
+static enum error jsonl_put_line(const struct sink_file *file, struct json *j) {
     enum error err = json_done(j);
     if (err == ERR_NONE) fprintf(file->f, "%s\n", j->text);
     json_fini(j);
@@ -57,10 +57,10 @@ static enum error jsonl_val(void *sink, int64_t step, const struct val_result *v
     json_int(&j, "step", step);
     val_json(v, "val", &j);
     json_close(&j, '}');
-    return put_line(sink, &j);
+    return jsonl_put_line(sink, &j);
 }
 
-static void put_change(struct json *j, const struct sink_event *e) {
+static void jsonl_put_change(struct json *j, const struct sink_event *e) {
     json_int(j, "from", e->change->from);
     json_int(j, "to", e->change->to);
     json_open(j, "lost", '[');
@@ -82,9 +82,9 @@ static enum error jsonl_event(void *sink, const struct sink_event *e) {
     }
     if (e->per_epoch > 0) json_int(&j, "per_epoch", e->per_epoch);
     if (e->text) json_string(&j, "text", e->text);
-    if (e->change) put_change(&j, e);
+    if (e->change) jsonl_put_change(&j, e);
     json_close(&j, '}');
-    return put_line(sink, &j);
+    return jsonl_put_line(sink, &j);
 }
 
 static enum error jsonl_flush(void *sink, bool settled) {

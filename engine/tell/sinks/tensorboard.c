@@ -153,7 +153,7 @@ static enum error end_event(struct tensorboard *t) {
 
 /* ---- what a file begins with ---- */
 
-/* Steps behind 'step' that earlier files tell of did not happen: TensorBoard forgets them. */
+/* Steps after 'step' that earlier files have did not happen: TensorBoard forgets them. */
 static enum error put_beginning(struct tensorboard *t, int64_t step) {
     begin_event(t, 0);
     put_text(t, EVENT_VERSION, "brain.Event:2");

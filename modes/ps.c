@@ -36,17 +36,20 @@ static bool can_stream(const struct run_config *c) {
            !device_find(c->devices.kind)->runtime->apart;
 }
 
+/* Compressed gradients are those of ddp, in its buckets. */
 static void on_workers(const struct run_config *c, struct sharing *s) {
     s->owners = (int)c->ps.servers;
-    s->cut = (struct cutting){1, c->ps.partition, .anywhere = true}; /* servers, too, receive the first, of one block */
+    if (!s->compressed) s->cut = (struct cutting){1, c->ps.partition, .anywhere = true};
 }
 
 static void apart(const struct run_config *c, struct sharing *s) {
-    on_workers(c, s);
+    s->owners = (int)c->ps.servers;
+    s->streams = c->ps.overlap && can_stream(c) && !s->compressed;
+    /* Where weights stream, servers, too, receive the first bucket, of one block. */
+    s->cut = (struct cutting){s->streams ? 1 : c->ps.partition, c->ps.partition, .anywhere = true};
     s->servers = s->owners;
     s->on_host = true;
     s->hosts = c->ps.hosts;
-    s->streams = c->ps.overlap && can_stream(c);
 }
 
 static const struct mode_way ps_ways[] = {{.name = "servers apart",

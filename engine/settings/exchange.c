@@ -160,7 +160,7 @@ static const struct config_field comm_fields[] = {
      .choices = "auto|off|sealed|encrypted"},
     {"emulate", CONFIG_SECTION, offsetof(struct comm_config, emulate), .extra = &emulate_section},
     {"compress", CONFIG_VARIANT, offsetof(struct comm_config, compress), "none",
-     "Mode ddp: gradients in fewer bytes; the bits then depend on the number of devices", .extra = &compress_variants},
+     "Modes of processes: gradients in fewer bytes; the bits then depend on the number of devices", .extra = &compress_variants},
     {.key = NULL},
 };
 SECTION(comm, "algorithm", "How bytes move between devices");

@@ -3,6 +3,7 @@
 #include "engine/base/plugin.h"
 #include "modes/share/share.h"
 
+enum { COMPRESS_RATIO = 0 }; /* the engine's own coders: which parameter */
 struct compress;
 struct packet {    /* of a bucket */
     float *g;      /* its gradients, without the arena's header */
@@ -11,6 +12,8 @@ struct packet {    /* of a bucket */
     int64_t n;
     void *wire, *back;    /* what travels: of the first exchange, of the second */
     int64_t nwire, nback; /* for the kind: how much of it */
+    int64_t *part;        /* with servers apart: rank r's is [part[r], part[r + 1]) of g; else NULL */
+    void *inbox;          /* of a server apart: what all workers send it, in memory of its own */
     struct work *work;
 };
 struct compress_ops {
@@ -22,6 +25,10 @@ struct compress_ops {
     enum error (*turn)(struct compress *c, struct packet *p, struct dispatch how); /* may be NULL */
     /* The last exchange is done. */
     void (*receive)(struct compress *c, struct packet *p);
+    /* In place of these with servers apart: workers send each server its part; at the end this rank's part of g is the
+     * sum. NULL, both: the kind makes its sums among all ranks. */
+    enum error (*push)(struct compress *c, struct packet *p, struct dispatch how);
+    void (*pushed)(struct compress *c, struct packet *p);
     void (*close)(struct compress *c); /* of 'own'; may be NULL */
 };
 struct compress {
@@ -51,8 +58,10 @@ MUST_CHECK enum error coded_open(struct compress *c, struct packet *p);
 MUST_CHECK enum error coded_send(struct compress *c, struct packet *p, struct dispatch how);
 MUST_CHECK enum error coded_turn(struct compress *c, struct packet *p, struct dispatch how); /* of blocks alone */
 void coded_receive(struct compress *c, struct packet *p);
+MUST_CHECK enum error coded_push(struct compress *c, struct packet *p, struct dispatch how);
+void coded_pushed(struct compress *c, struct packet *p);
 #define COMPRESS_CODED(by, left_over)                                                                                  \
     {                                                                                                                  \
         .feedback = left_over, .coder = (by), .open = coded_open, .send = coded_send, .turn = coded_turn,              \
-        .receive = coded_receive                                                                                       \
+        .receive = coded_receive, .push = coded_push, .pushed = coded_pushed                                           \
     }

@@ -135,25 +135,7 @@ static void whole_receive(struct compress *c, struct packet *p) {
     for (int r = 0; r < c->t->standing.ranks; r++) coded_add(c, p->begin, (char *)p->wire + r * p->nback, p->g, p->n);
 }
 
-/* ---- the kind's functions ---- */
-
-enum error coded_open(struct compress *c, struct packet *p) {
-    if (c->coder->block > BLOCK_MOST)
-        return FAIL(ERR_CONFIG, "comm.compress: '%s' has blocks of %lld floats; at most %d", c->name,
-                    (long long)c->coder->block, (int)BLOCK_MOST);
-    p->nback = coded_bytes(c, p);
-    if (p->nback < 0 || p->nback > ((int64_t)1 << 40))
-        return FAIL(ERR_CONFIG, "comm.compress: '%s' wants %lld bytes for %lld floats", c->name, (long long)p->nback,
-                    (long long)p->n);
-    if (c->coder->block) return blocks_open(c, p);
-    return compress_alloc(c, (size_t)(p->nback * c->t->standing.ranks), &p->wire);
-}
-
-enum error coded_send(struct compress *c, struct packet *p, struct dispatch how) {
-    float *x = p->rest ? p->rest : p->g;
-    if (p->rest) floats_add(p->rest, p->g, p->n);
-    return c->coder->block ? blocks_send(c, p, x, how) : whole_send(c, p, x, how);
-}
+/* ---- to servers apart ---- */
 
 /* A code need not be of zero where a float is: the gaps between parameters stay what they are. */
 static void gaps_clear(const struct compress *c, struct packet *p) {
@@ -164,6 +146,86 @@ static void gaps_clear(const struct compress *c, struct packet *p) {
         memset(p->g + from, 0, (size_t)n * sizeof *p->g);
         if (p->rest) memset(p->rest + from, 0, (size_t)n * sizeof *p->rest);
     }
+}
+
+static int64_t part_bytes(const struct compress *c, int64_t n) {
+    const struct engine_packet packet = coded_packet(c, 0);
+    int64_t block = c->coder->block ? c->coder->block : n;
+    if (!n) return 0;
+    coded_enter(c, "a compressor's bytes");
+    int64_t bytes = c->coder->bytes(&packet, block);
+    coded_leave(c);
+    return (n + block - 1) / block * bytes;
+}
+
+/* fn of each block of a part, which begins at 'first' of the arena. */
+static void part_each(const struct compress *c, int64_t first, float *x, int64_t n, char *wire,
+                      void (*fn)(const struct compress *, int64_t, float *, int64_t, char *)) {
+    int64_t block = c->coder->block ? c->coder->block : n, bytes = part_bytes(c, n) / ((n + block - 1) / block);
+    for (int64_t at = 0; at < n; at += block, wire += bytes)
+        fn(c, first + at, x + at, n - at < block ? n - at : block, wire);
+}
+
+static void part_encode(const struct compress *c, int64_t first, float *x, int64_t n, char *wire) {
+    coded_encode(c, first, x, n, wire);
+}
+
+static void part_add(const struct compress *c, int64_t first, float *x, int64_t n, char *wire) {
+    coded_add(c, first, wire, x, n);
+}
+
+enum error coded_push(struct compress *c, struct packet *p, struct dispatch how) {
+    int ranks = c->t->standing.ranks, me = c->t->rank;
+    int64_t *to = c->parts, *from = to + ranks + 1, own = part_bytes(c, p->part[me + 1] - p->part[me]);
+    bool gives = c->t->standing.worker >= 0;
+    float *x = p->rest ? p->rest : p->g;
+    if (gives && p->rest) floats_add(p->rest, p->g, p->n);
+    to[0] = from[0] = 0;
+    for (int r = 0; r < ranks; r++) {
+        int64_t at = p->part[r], n = p->part[r + 1] - at;
+        if (gives && n) part_each(c, p->begin + at, x + at, n, (char *)p->wire + to[r], part_encode);
+        to[r + 1] = to[r] + (gives ? part_bytes(c, n) : 0);
+        from[r + 1] = from[r] + (r >= ranks - c->t->standing.workers ? own : 0);
+    }
+    return group_all_to_all(c->group, how, p->wire, to, p->inbox, from, DTYPE_U8);
+}
+
+void coded_pushed(struct compress *c, struct packet *p) {
+    int64_t at = p->part[c->t->rank], n = p->part[c->t->rank + 1] - at, bytes = part_bytes(c, n);
+    if (!n) return;
+    memset(p->g + at, 0, (size_t)n * sizeof *p->g);
+    for (int w = 0; w < c->t->standing.workers; w++)
+        part_each(c, p->begin + at, p->g + at, n, (char *)p->inbox + w * bytes, part_add);
+    gaps_clear(c, p);
+}
+
+static enum error push_open(struct compress *c, struct packet *p) {
+    const struct standing *s = &c->t->standing;
+    int64_t sent = 0, own = part_bytes(c, p->part[c->t->rank + 1] - p->part[c->t->rank]);
+    for (int r = 0; r < s->ranks; r++) sent += part_bytes(c, p->part[r + 1] - p->part[r]);
+    TRY(compress_alloc(c, (size_t)sent, &p->wire));
+    return own ? memory_alloc((size_t)(s->workers * own), &p->inbox) : ERR_NONE;
+}
+
+/* ---- the kind's functions ---- */
+
+enum error coded_open(struct compress *c, struct packet *p) {
+    if (c->coder->block > BLOCK_MOST)
+        return FAIL(ERR_CONFIG, "comm.compress: '%s' has blocks of %lld floats; at most %d", c->name,
+                    (long long)c->coder->block, (int)BLOCK_MOST);
+    p->nback = coded_bytes(c, p);
+    if (p->nback < 0 || p->nback > ((int64_t)1 << 40))
+        return FAIL(ERR_CONFIG, "comm.compress: '%s' wants %lld bytes for %lld floats", c->name, (long long)p->nback,
+                    (long long)p->n);
+    if (p->part) return push_open(c, p);
+    if (c->coder->block) return blocks_open(c, p);
+    return compress_alloc(c, (size_t)(p->nback * c->t->standing.ranks), &p->wire);
+}
+
+enum error coded_send(struct compress *c, struct packet *p, struct dispatch how) {
+    float *x = p->rest ? p->rest : p->g;
+    if (p->rest) floats_add(p->rest, p->g, p->n);
+    return c->coder->block ? blocks_send(c, p, x, how) : whole_send(c, p, x, how);
 }
 
 void coded_receive(struct compress *c, struct packet *p) {

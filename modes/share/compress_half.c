@@ -25,6 +25,25 @@ static enum error halves_add(struct compress *c, struct packet *p, enum dtype ty
     return group_all_reduce(c->group, how, p->wire, p->n, type, REDOP_SUM);
 }
 
+/* What a rank's own part has become of the sum. */
+#define OWN(type)                                                                                                      \
+    static void type##_pushed(struct compress *c, struct packet *p) {                                                  \
+        int64_t at = p->part[c->t->rank];                                                                              \
+        from_##type((uint16_t *)p->wire + at, p->g + at, p->part[c->t->rank + 1] - at);                                \
+    }
+OWN(bf16)
+OWN(f16)
+
+static enum error bf16_push(struct compress *c, struct packet *p, struct dispatch how) {
+    to_bf16(p->g, p->wire, p->n);
+    return group_reduce_scatter(c->group, how, p->wire, p->part, DTYPE_BF16, REDOP_SUM);
+}
+
+static enum error fp16_push(struct compress *c, struct packet *p, struct dispatch how) {
+    to_f16(p->g, p->wire, p->n);
+    return group_reduce_scatter(c->group, how, p->wire, p->part, DTYPE_F16, REDOP_SUM);
+}
+
 static enum error bf16_send(struct compress *c, struct packet *p, struct dispatch how) {
     to_bf16(p->g, p->wire, p->n);
     return halves_add(c, p, DTYPE_BF16, how);
@@ -45,5 +64,7 @@ static void fp16_receive(struct compress *c, struct packet *p) {
     from_f16(p->wire, p->g, p->n);
 }
 
-const struct compress_ops compress_bf16 = {.open = half_open, .send = bf16_send, .receive = bf16_receive};
-const struct compress_ops compress_fp16 = {.open = half_open, .send = fp16_send, .receive = fp16_receive};
+const struct compress_ops compress_bf16 = {
+    .open = half_open, .send = bf16_send, .receive = bf16_receive, .push = bf16_push, .pushed = bf16_pushed};
+const struct compress_ops compress_fp16 = {
+    .open = half_open, .send = fp16_send, .receive = fp16_receive, .push = fp16_push, .pushed = f16_pushed};

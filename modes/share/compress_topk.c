@@ -18,20 +18,14 @@
 
 enum { CLASSES = 1 << 15 };
 
-static int64_t count_wanted(const struct compress *c, const struct packet *p) {
-    int64_t k = (int64_t)ceil(c->config->ratio * (double)p->n);
-    return k < p->n ? k : p->n;
+static int64_t topk_wanted(const struct engine_packet *p, int64_t n) {
+    int64_t k = (int64_t)ceil(p->parameter[COMPRESS_RATIO] * (double)n);
+    return k < n ? k : n;
 }
 
-/* wire: of each rank k places, then their k values. */
-static enum error topk_open(struct compress *c, struct packet *p) {
-    void *memory;
-    if (!c->own) {
-        TRY(memory_alloc(CLASSES * sizeof(int64_t), &memory));
-        c->own = memory;
-    }
-    size_t pair = sizeof(uint32_t) + sizeof(float);
-    return compress_alloc(c, (size_t)c->t->standing.ranks * (size_t)count_wanted(c, p) * pair, &p->wire);
+/* k places, then their k values. */
+static int64_t topk_bytes(const struct engine_packet *p, int64_t n) {
+    return topk_wanted(p, n) * (int64_t)(sizeof(uint32_t) + sizeof(float));
 }
 
 static uint32_t class_of(float x) {
@@ -39,8 +33,8 @@ static uint32_t class_of(float x) {
 }
 
 /* The class of the k-th largest; *left: how many of that class are to be taken. */
-static uint32_t find_class(const float *x, int64_t n, int64_t k, int64_t *count, int64_t *left) {
-    memset(count, 0, CLASSES * sizeof *count);
+static uint32_t find_class(const float *x, int64_t n, int64_t k, int64_t *left) {
+    uint32_t count[CLASSES] = {0};
     for (int64_t i = 0; i < n; i++) count[class_of(x[i])]++;
     uint32_t class = CLASSES - 1;
     for (; k > count[class]; class --) k -= count[class];
@@ -48,9 +42,9 @@ static uint32_t find_class(const float *x, int64_t n, int64_t k, int64_t *count,
     return class;
 }
 
-static void largest_choose(float *x, int64_t n, int64_t k, int64_t *count, uint32_t *place, float *value) {
+static void largest_choose(float *x, int64_t n, int64_t k, uint32_t *place, float *value) {
     int64_t left, found = 0;
-    uint32_t least = find_class(x, n, k, count, &left);
+    uint32_t least = find_class(x, n, k, &left);
     for (int64_t i = 0; i < n; i++) {
         uint32_t class = class_of(x[i]);
         if (class < least || (class == least && left-- <= 0)) continue;
@@ -60,29 +54,20 @@ static void largest_choose(float *x, int64_t n, int64_t k, int64_t *count, uint3
     }
 }
 
-static enum error topk_send(struct compress *c, struct packet *p, struct dispatch how) {
-    int64_t k = count_wanted(c, p);
-    uint32_t *mine = (uint32_t *)p->wire + 2 * k * c->t->rank;
-    floats_add(p->rest, p->g, p->n);
-    largest_choose(p->rest, p->n, k, c->own, mine, (float *)(void *)(mine + k));
-    for (int r = 0; r <= c->t->standing.ranks; r++) c->parts[r] = 2 * k * r;
-    return group_all_gather(c->group, how, p->wire, c->parts, DTYPE_I32);
+static void topk_encode(const struct engine_packet *p, float *x, int64_t n, void *wire) {
+    int64_t k = topk_wanted(p, n);
+    uint32_t *place = wire;
+    largest_choose(x, n, k, place, (float *)(void *)(place + k));
 }
 
-static void topk_receive(struct compress *c, struct packet *p) {
-    int64_t k = count_wanted(c, p);
-    memset(p->g, 0, (size_t)p->n * sizeof *p->g);
-    for (int r = 0; r < c->t->standing.ranks; r++) {
-        const uint32_t *place = (const uint32_t *)p->wire + 2 * k * r;
-        const float *value = (const float *)(const void *)(place + k);
-        for (int64_t i = 0; i < k; i++)
-            if (place[i] < p->n) p->g[place[i]] += value[i];
-    }
+static void topk_add(const struct engine_packet *p, const void *wire, float *sum, int64_t n) {
+    int64_t k = topk_wanted(p, n);
+    const uint32_t *place = wire;
+    const float *value = (const float *)(const void *)(place + k);
+    for (int64_t i = 0; i < k; i++)
+        if (place[i] < n) sum[place[i]] += value[i];
 }
 
-static void topk_close(struct compress *c) {
-    memory_free(c->own);
-}
-
-const struct compress_ops compress_topk = {
-    .feedback = true, .open = topk_open, .send = topk_send, .receive = topk_receive, .close = topk_close};
+static const struct engine_compressor topk_coder = {
+    .feedback = 1, .bytes = topk_bytes, .encode = topk_encode, .add = topk_add};
+const struct compress_ops compress_topk = COMPRESS_CODED(&topk_coder, true);

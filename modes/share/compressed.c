@@ -7,7 +7,10 @@
  * each for all buckets in their order, on every rank the same. The sum is not that of the
  * uncompressed gradients, and depends on the number of ranks. Kinds with error feedback keep on each
  * rank what was not sent, and add it to the gradients of the next step (arXiv:1809.07599); it is in
- * no checkpoint. Who updates by the sums is another share's: every rank, or each its slices. */
+ * no checkpoint. Who updates by the sums is another share's: every rank, or each its slices.
+ *
+ * To servers apart (mode ps) only gradients are sent, so one exchange is enough: each worker packs each server's part of a
+ * bucket, and the server adds what all have sent. Weights come back as they are. */
 #include "modes/share/compress.h"
 
 #include "engine/base/log.h"
@@ -35,7 +38,17 @@ enum error compress_alloc(struct compress *c, size_t bytes, void **out) {
     return c->t->standing.allocator.alloc(c->t->standing.allocator.ctx, bytes, out);
 }
 
-static enum error open_packets(struct compress *c, const struct buckets *cut) {
+/* The servers' parts of a bucket, in its own positions. */
+static enum error open_parts(struct compress *c, struct packet *p, const int64_t *part) {
+    void *memory;
+    TRY(memory_alloc((size_t)(c->t->standing.ranks + 1) * sizeof *p->part, &memory));
+    p->part = memory;
+    for (int r = 0; r <= c->t->standing.ranks; r++) p->part[r] = part[r] > p->begin ? part[r] - p->begin : 0;
+    return ERR_NONE;
+}
+
+/* part: of servers apart, of all buckets; else NULL. */
+static enum error open_packets(struct compress *c, const struct buckets *cut, const int64_t *part) {
     void *memory;
     int64_t n = c->t->model->arena_floats;
     if (c->coder ? c->coder->feedback : c->ops->feedback) {
@@ -52,6 +65,7 @@ static enum error open_packets(struct compress *c, const struct buckets *cut) {
         p->begin = b ? cut->edge[b] : HEADER_FLOATS;
         p->n = cut->edge[b + 1] - p->begin;
         p->rest = c->rest ? c->rest + p->begin : NULL;
+        if (part) TRY(open_parts(c, p, part + (int64_t)b * (c->t->standing.ranks + 1)));
         TRY(c->ops->open(c, p));
     }
     return ERR_NONE;
@@ -62,9 +76,9 @@ static enum error open_compress(struct mode *m, struct compress *c) {
     const struct config_variant *v = &t->config->comm.compress;
     if (m->cut->count >= GROUP_WORKS)
         return FAIL(ERR_CONFIG,
-                    "comm.compress: %d buckets; at most %d can be compressed\nset ddp.bucket.cap "
+                    "comm.compress: %d buckets; at most %d can be compressed\nset %s "
                     "higher: each packet waits for its turn until all are packed",
-                    m->cut->count, GROUP_WORKS - 1);
+                    m->cut->count, GROUP_WORKS - 1, m->how->servers ? "ps.partition" : "ddp.bucket.cap");
     c->ops = kinds[v->index];
     c->coder = c->ops->coder;
     c->config = v->config;
@@ -73,21 +87,22 @@ static enum error open_compress(struct mode *m, struct compress *c) {
         c->coder = c->plugin->of->compressor;
     }
     c->name = compress_name(v);
+    if (!c->plugin) c->parameter[COMPRESS_RATIO] = c->config->ratio;
     c->t = t;
     c->group = m->team.group;
     if ((c->coder ? c->coder->feedback : c->ops->feedback) && t->rank == 0 && t->job->resume)
         log_warn("checkpoints do not hold what comm.compress: %s had not sent yet: it begins at zero", c->name);
-    return open_packets(c, m->cut);
+    return open_packets(c, m->cut, m->how->servers ? m->part : NULL);
 }
 
-/* Slices are cut by their owner, gradients as without it. */
+/* Slices are cut by their owner, gradients as without it; servers apart receive their parts of what is cut like these. */
 static enum error compressed_open(struct mode *m) {
     void *memory;
     TRY(memory_alloc(sizeof(struct compress), &memory));
     struct compress *c = m->packed = memory;
     c->owner = share_ops_of(m->how->share);
     TRY(c->owner.open(m));
-    m->cut = &m->buckets;
+    if (!m->how->servers) m->cut = &m->buckets;
     return open_compress(m, c);
 }
 
@@ -101,6 +116,8 @@ static void compressed_close(struct mode *m) {
     for (int b = 0; b < c->count; b++) {
         free_shared(c, c->packets[b].wire);
         free_shared(c, c->packets[b].back);
+        memory_free(c->packets[b].part);
+        memory_free(c->packets[b].inbox);
     }
     if (c->ops && c->ops->close) c->ops->close(c);
     memory_free(c->packets);
@@ -134,17 +151,19 @@ static enum error compressed_leave(struct mode *m, int b) {
     p->g = m->t->arena.grads[0] + p->begin;
     if (b == 0) {
         c->before = sent_so_far(m);
-        TRY(group_all_reduce(c->group, GROUP_ON(m->lane, &c->header), m->t->arena.grads[0], HEADER_FLOATS, DTYPE_F32,
-                             REDOP_SUM));
+        struct dispatch how = GROUP_ON(m->lane, &c->header);
+        float *header = m->t->arena.grads[0];
+        TRY(p->part ? group_reduce(c->group, how, header, HEADER_FLOATS, DTYPE_F32, REDOP_SUM, 0)
+                    : group_all_reduce(c->group, how, header, HEADER_FLOATS, DTYPE_F32, REDOP_SUM));
     }
     if (!p->n) return ERR_NONE;
-    return c->ops->send(c, p, way_of(m, b));
+    return p->part ? c->ops->push(c, p, way_of(m, b)) : c->ops->send(c, p, way_of(m, b));
 }
 
 static enum error turn(struct mode *m, int b) {
     struct compress *c = m->packed;
     struct packet *p = &c->packets[b];
-    if (!c->ops->turn || (c->coder && !c->coder->block) || !p->n) return ERR_NONE;
+    if (!c->ops->turn || (c->coder && !c->coder->block) || !p->n || p->part) return ERR_NONE;
     TRY(work_wait(p->work));
     return c->ops->turn(c, p, way_of(m, b));
 }
@@ -155,7 +174,10 @@ static enum error receive(struct mode *m, int b) {
     if (b == 0) TRY(work_wait(c->header));
     if (!p->n) return ERR_NONE;
     TRY(work_wait(p->work));
-    c->ops->receive(c, p);
+    if (p->part)
+        c->ops->pushed(c, p);
+    else
+        c->ops->receive(c, p);
     return ERR_NONE;
 }
 
@@ -164,8 +186,9 @@ static enum error compressed_land(struct mode *m) {
     double bytes = (double)m->t->model->arena_floats * sizeof(float);
     for (int b = 0; b < m->cut->count; b++) TRY(turn(m, b));
     for (int b = 0; b < m->cut->count; b++) TRY(receive(m, b));
+    if (m->t->standing.worker < 0) return ERR_NONE;
     c->packed += sent_so_far(m) - c->before;
-    c->dense += (int64_t)(bytes * 2 * (m->t->standing.ranks - 1) / m->t->standing.ranks);
+    c->dense += (int64_t)(m->how->servers ? bytes : bytes * 2 * (m->t->standing.ranks - 1) / m->t->standing.ranks);
     return ERR_NONE;
 }
 
@@ -197,9 +220,16 @@ static void compressed_describe(const struct mode *m, char *line, size_t size) {
 
 static void compressed_check(struct resolve *r) {
     if (!r->c->sharing.compressed) return;
-    resolve_clash(r, r->c->sharing.place != PLACE_PROCESSES || r->c->sharing.owners, "comm.compress",
-                  "'comm.compress' is for mode ddp, but mode is '{mode}' ({at mode})\n"
+    bool apart = r->c->sharing.servers > 0 && r->c->sharing.place == PLACE_PROCESSES;
+    resolve_clash(r, r->c->sharing.place != PLACE_PROCESSES, "comm.compress",
+                  "'comm.compress' is for modes whose devices are processes, but mode is '{mode}' ({at mode})\n"
                   "use mode ddp, or comm.compress: none");
+    resolve_clash(r, r->c->sharing.plan.by_turns, "comm.compress",
+                  "gradients that are not added ({at ps.staleness}) travel as they are\n"
+                  "use comm.compress: none, or ps.staleness: 0");
+    resolve_clash(r, apart && !kinds[r->c->comm.compress.index]->push, "comm.compress",
+                  "this kind makes its sums by exchanges among all ranks, but servers stand apart ({at ps.place})\n"
+                  "use ps.place: workers, or another kind");
     resolve_clash(r, r->c->deterministic == DETERMINISTIC_BITWISE, "comm.compress",
                   "compressed gradients depend on the number of devices, but deterministic is 'bitwise' "
                   "({at deterministic})\nuse comm.compress: none");

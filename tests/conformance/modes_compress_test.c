@@ -273,7 +273,7 @@ static void one_rank(int kind, const struct compress_config *config, const float
     assert_ok(meeting_create(1, &meeting));
     struct group_params p = {.size = 1, .link = "thread", .algorithm = "auto", .timeout = 60, .meeting = meeting};
     assert_ok(group_open(&p, &g));
-    t.standing.allocator = group_allocator(g);
+    t.standing.allocator = group_allocator(g, false);
     const struct compress_ops *ops = kind == COMPRESS_onebit ? &compress_onebit : &compress_randomk;
     int64_t parts[4];
     struct compress c = {.ops = ops, .config = config, .t = &t, .group = g, .parts = parts, .coder = ops->coder};

@@ -78,8 +78,8 @@ static void resume_warns(void **state) {
 static void refused(void **state) {
     (void)state;
     static const char *const bad[][3] = {
-        {"mode=dp", "comm.compress=int8", "'comm.compress' is for mode ddp"},
-        {"mode=single", "comm.compress=bf16", "'comm.compress' is for mode ddp"},
+        {"mode=dp", "comm.compress=int8", "'comm.compress' is for modes whose devices are processes"},
+        {"mode=single", "comm.compress=bf16", "'comm.compress' is for modes whose devices are processes"},
         {"deterministic=bitwise", "comm.compress=topk", "depend on the number of devices"},
         {"mode=ddp", "comm.compress={kind: topk, ratio: 0}", "'comm.compress.ratio'"},
         {"mode=ddp", "comm.compress={kind: topk, ratio: 1.5}", "'comm.compress.ratio'"},

@@ -3,6 +3,7 @@
  * form: cli_same_bits_test.) */
 #include "tests/harness/training.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -73,6 +74,66 @@ static void ports_pass_what_the_essay_says(void **state) {
         }
         assert_near(all, STEPS * (k * workers + first), near ? 0.03 : 0, "all servers send");
     }
+}
+
+/* ---- compressed gradients ---- */
+
+static double worker_sends(const char *compress, const char *ps) {
+    double sent[2];
+    program_train(&p, network, SETS("mode=ps", "devices=cpu:1", ps, compress, "train=8st"));
+    bytes_of("sent", sent, 2);
+    return sent[1] / STEPS;
+}
+
+/* n gradients beside the header of 64 bytes, which travels as it is: as the formula of each kind says. */
+static void pushes_have_the_bytes_of_their_kind(void **state) {
+    (void)state;
+    double n = arena_bytes() / 4 - 16;
+    const char *whole = "ps.partition=1GB";
+    assert_near(worker_sends("comm.compress=bf16", whole), 2 * n + 64, 0, "bf16");
+    assert_near(worker_sends("comm.compress=fp16", "ps.partition=20KB"), 2 * n + 64, 0, "fp16");
+    assert_near(worker_sends("comm.compress=int8", whole), 260 * ceil(n / 256) + 64, 0, "int8");
+    assert_near(worker_sends("comm.compress=onebit", whole), 36 * ceil(n / 256) + 64, 0, "onebit");
+    assert_near(worker_sends("comm.compress={kind: topk, ratio: 0.01}", whole), 8 * ceil(0.01 * n) + 64, 0, "topk");
+}
+
+static void assert_hash(const char *what, const char *hash) {
+    if (strcmp(program_string(&p, "weights_sha256"), hash) != 0) fail_msg("%s: other weights", what);
+}
+
+/* Where the sum is the same by definition, so are the weights: 16 bits however they are cut, the largest of one bucket. */
+static void pushes_add_what_ddp_adds(void **state) {
+    static const char *const kinds[] = {"comm.compress=bf16", "comm.compress=fp16",
+                                        "comm.compress={kind: topk, ratio: 0.05}"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        program_train(&other, network, SETS("mode=ddp", "devices=cpu:3", kinds[i], "train=40st", "ddp.bucket=flat"));
+        const char *hash = program_string(&other, "weights_sha256");
+        program_train(&p, network, SETS("mode=ps", "devices=cpu:3", "ps={partition: 1GB}", kinds[i], "train=40st"));
+        assert_hash(kinds[i], hash);
+        if (i == 2) continue; /* of each part the largest */
+        program_train(&p, network,
+                      SETS("mode=ps", "devices=cpu:3", "ps={servers: 3, partition: 20KB}", kinds[i], "train=40st",
+                           "comm.link=tcp"));
+        assert_hash(kinds[i], hash);
+    }
+}
+
+/* What servers add need not be rounded again, so int8 is not ddp's; on workers it is. */
+static void pushes_in_eight_bits(void **state) {
+    const char *const eight = "comm.compress=int8";
+    (void)state;
+    program_train(&other, network, SETS("mode=ps", "devices=cpu:3", "train=40st"));
+    double plain = program_number(&other, "train.loss");
+    program_train(&other, network, SETS("mode=ps", "devices=cpu:3", eight, "train=40st"));
+    assert_near(program_number(&other, "train.loss"), plain, 0.03, eight);
+    program_train(&p, network,
+                  SETS("mode=ps", "devices=cpu:3", "ps={servers: 3, partition: 20KB}", eight, "train=40st"));
+    assert_near(program_number(&p, "train.loss"), plain, 0.03, "three servers");
+    program_train(&other, network, SETS("mode=ddp", "devices=cpu:3", eight, "train=40st"));
+    program_train(&p, network,
+                  SETS("mode=ps", "devices=cpu:3", "ps={servers: 3, place: workers}", eight, "train=40st"));
+    assert_hash("on workers", program_string(&other, "weights_sha256"));
 }
 
 /* ---- checkpoints ---- */
@@ -211,7 +272,7 @@ static void refusals(void **state) {
         {"ddp.sync=4", "mode is not 'ddp'"},
         {"ps={servers: 2, staleness: 1}", "no worker would get weights of one state"},
         {"ps={place: workers, staleness: 1}", "a server that does not wait (set by --set) computes nothing else"},
-        {"comm.compress=fp16", "'comm.compress' is for mode ddp"},
+        {"comm.compress=powersgd", "this kind makes its sums by exchanges among all ranks, but servers stand apart"},
         {"comm.order=ring", "order 'ring' adds in a circle of ranks, which servers do not form"},
         {"comm.algorithm=tree", "algorithm 'tree' is for gradients that all ranks add"},
         {"ps={servers: 2, hosts: own}", "2 servers on hosts of their own, of 1 (by default), leave none to compute"},
@@ -229,10 +290,17 @@ static void refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ports_pass_what_the_essay_says),   cmocka_unit_test(checkpoints_go_anywhere),
-        cmocka_unit_test(a_lost_server_is_named),           cmocka_unit_test(a_lost_server_is_replaced),
-        cmocka_unit_test(a_worker_that_serves_is_left_out), cmocka_unit_test(refusals),
-        cmocka_unit_test(one_rank_asked_to_stop),           cmocka_unit_test(a_lost_worker_is_left_out),
+        cmocka_unit_test(ports_pass_what_the_essay_says),
+        cmocka_unit_test(checkpoints_go_anywhere),
+        cmocka_unit_test(a_lost_server_is_named),
+        cmocka_unit_test(a_lost_server_is_replaced),
+        cmocka_unit_test(a_worker_that_serves_is_left_out),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(one_rank_asked_to_stop),
+        cmocka_unit_test(a_lost_worker_is_left_out),
+        cmocka_unit_test(pushes_add_what_ddp_adds),
+        cmocka_unit_test(pushes_in_eight_bits),
+        cmocka_unit_test(pushes_have_the_bytes_of_their_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,9 @@ static const char *hint_of(cudaError_t e) {
     case cudaErrorNoKernelImageForDevice:
         return "\nthis engine was built for other GPUs: configure with "
                "-DCMAKE_CUDA_ARCHITECTURES=native";
+    case cudaErrorUnsupportedPtxVersion:
+        return "\nthis engine's kernels are newer than the driver: install NVIDIA's driver, version 580 or later, or "
+               "configure with -DCMAKE_CUDA_ARCHITECTURES=native";
     case cudaErrorDevicesUnavailable:
         return "\nanother process has the GPU for itself: nvidia-smi shows its compute mode";
     case cudaErrorSystemNotReady:

@@ -215,13 +215,13 @@ void resolve_algorithm(struct resolve *r) {
 }
 
 /* Where every rank has all weights and all of the optimizer's state, and nothing of either changes before the
- * gradients of a step have landed, a rank whose step has failed still holds the step before. An asynchronous device
- * may have begun the update by then. */
+ * gradients of a step have landed, a rank whose step has failed still holds the step before. On an asynchronous device
+ * too: the update is asked for when the host has waited for all buckets, and what is saved is read after it. */
 static bool run_outlives_loss(const struct run_config *c) {
     const struct sharing *s = &c->sharing;
     const struct exchange_plan *p = &s->plan;
     bool whole = s->place == PLACE_PROCESSES && p->update == UPDATE_BY_ALL && !p->alone && !s->compressed;
-    return c->run.elastic.min > 0 && whole && !device_find(c->devices.kind)->runtime->asynchronous;
+    return c->run.elastic.min > 0 && whole;
 }
 
 /* What cannot go on without a device, or would learn otherwise. */

@@ -18,6 +18,7 @@ struct snapshot {
     struct checkpoint_counters counters;
     struct st_tensor *tensors[CHECKPOINT_FILES];
     int count[CHECKPOINT_FILES];
+    struct allocator near; /* memory that copies from and to the device run beside */
     void *memory;
     struct pool *pool;
 };
@@ -100,7 +101,7 @@ static enum error snapshot_allocate(struct snapshot *shot, bool averaged) {
     size_t arena = (size_t)align_floats(shot->model->arena_floats);
     size_t floats = arena * (size_t)(1 + shot->nslots + averaged) + (size_t)shot->model->buffer_floats, bytes;
     TRY(memory_size(floats, sizeof(float), "a checkpoint", &bytes));
-    TRY(memory_alloc(bytes, &shot->memory));
+    TRY(shot->near.alloc(shot->near.ctx, bytes, &shot->memory));
     shot->values = shot->memory;
     for (int s = 0; s < shot->nslots; s++) shot->slots[s] = shot->values + arena * (size_t)(s + 1);
     if (averaged) shot->average = shot->values + arena * (size_t)(shot->nslots + 1);
@@ -115,6 +116,7 @@ enum error snapshot_create(const struct checkpoint_view *v, struct snapshot **ou
     enum error err = shot ? ERR_NONE : ERR_MEMORY;
     if (shot) {
         *shot = (struct snapshot){.model = v->model, .nslots = v->nslots, .scaled = v->scaled, .pool = pool};
+        shot->near = device_host_allocator(v->device);
         shot->counters.best_loss = (double)NAN;
         if (v->patience) shot->patience = pool_printf(pool, PATIENCE_PREFIX "%s", v->patience);
         if (v->target) shot->target = pool_printf(pool, TARGET_PREFIX "%s", v->target);
@@ -125,7 +127,7 @@ enum error snapshot_create(const struct checkpoint_view *v, struct snapshot **ou
     if (err == ERR_NONE) {
         *out = shot;
     } else {
-        if (shot) memory_free(shot->memory);
+        if (shot) shot->near.free(shot->near.ctx, shot->memory);
         pool_free(pool);
     }
     return err;
@@ -133,7 +135,7 @@ enum error snapshot_create(const struct checkpoint_view *v, struct snapshot **ou
 
 void snapshot_free(struct snapshot *shot) {
     if (!shot) return;
-    memory_free(shot->memory);
+    shot->near.free(shot->near.ctx, shot->memory);
     pool_free(shot->pool);
 }
 

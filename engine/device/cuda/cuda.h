@@ -12,6 +12,7 @@ struct cuda {
     struct device base; /* params.unit is the GPU's number */
     struct cuda *next;  /* of the process's: cuda.c */
     cudaStream_t stream[DEVICE_LANES];
+    _Atomic int64_t waited;                                     /* by the host for a lane, the last long time */
     atomic_bool records;                                        /* LANE_COMPUTE is being recorded */
     _Atomic(const struct device_mark *) followed[DEVICE_LANES]; /* the mark that each lane followed last */
     cublasLtHandle_t blas;

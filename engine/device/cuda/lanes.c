@@ -131,11 +131,12 @@ static cudaError_t event_look(cudaStream_t s, cudaEvent_t e) {
 }
 
 /* Short waits are watched, as falling asleep and waking takes longer than they; in long ones the thread sleeps for a
- * small part of what it has waited, and leaves the core to those that load data. */
-static void host_rest(int64_t waited) {
-    enum { WATCH = 100000, LONGEST = 1000000, PART = 64 };
+ * small part of what it has waited, and leaves the core to those that load data. Near the time that the lane took before it
+ * watches again: the GPU has nothing to do from then on until the host sees it. */
+static void host_rest(int64_t waited, int64_t before) {
+    enum { WATCH = 100000, LONGEST = 1000000, PART = 64, NEAR = 16 };
     int64_t nap = waited / PART < LONGEST ? waited / PART : LONGEST;
-    if (waited < WATCH)
+    if (waited < WATCH || llabs(waited - before) < before / NEAR)
         clock_relax();
     else
         nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
@@ -189,9 +190,11 @@ enum error cuda_await(struct cuda *c, cudaStream_t s, cudaEvent_t e, const char 
                 if (s == c->stream[i]) l = (enum device_lane)i;
             return cuda_give_up(&c->base, l, clock_seconds(waited));
         }
-        host_rest(waited);
+        host_rest(waited, c->waited);
     }
     CU(state, what);
+    waited = clock_ns() - start;
+    if (waited > c->waited / 2) c->waited = waited; /* a step's long wait, not the short ones beside it */
     return ERR_NONE;
 }
 

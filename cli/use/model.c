@@ -12,6 +12,7 @@ struct model_options {
     const char *target; /* NAME or CONFIG */
     struct shape input; /* where not given, these are 0 */
     int64_t classes, batch;
+    const char *gpu; /* NULL: none */
     bool json;
     struct cli_config config;
     const struct zoo_model *zoo;
@@ -111,11 +112,12 @@ static enum error model_show(const struct model_view *v, struct config_errors *e
 
 /* ---- summary ------------------------------------------------------------------------------ */
 
-static enum error model_view_summarize(struct model_view *v, bool json, struct config_errors *e) {
+static enum error model_view_summarize(struct model_view *v, const struct model_options *o, struct config_errors *e) {
     const struct run_config *c = &v->settings.config;
+    v->whole = !v->data.samples;
     TRY(planned_create(c, c->devices.kind, &v->data, e, &v->network));
     v->data.samples = v->network.plan->n;
-    return model_summarize(v, json);
+    return model_summarize(v, o->gpu, o->json);
 }
 
 /* whole: all layers, else a summary. Everything that is wrong is printed here. */
@@ -131,7 +133,7 @@ static int model_view_print(const struct cli *cli, bool whole) {
         err = config_errors_create(&e);
         if (err == ERR_NONE) {
             err = model_take_shapes(o, &v);
-            if (err == ERR_NONE) err = whole ? model_show(&v, e) : model_view_summarize(&v, o->json, e);
+            if (err == ERR_NONE) err = whole ? model_show(&v, e) : model_view_summarize(&v, o, e);
             char *text = config_errors_count(e) ? config_errors_text(e, v.settings.pool) : NULL;
             if (text) fputs(text, stderr);
             code = text ? error_exit_code(err) : cli_end(err);
@@ -165,7 +167,12 @@ static int model_show_summary(const struct cli *cli) {
     OPTION_SET(config, "changes one key, as in 'engine run': model.depth=3")
 // clang-format on
 static const struct option show_options[] = {SHARED, {0}};
-static const struct option summary_options[] = {SHARED, OPTION_JSON("one JSON object on standard output"), {0}};
+static const struct option summary_options[] = {SHARED,
+                                                {"--device", "GPU",
+                                                 "what a step should take on it, by operations and bytes",
+                                                 CONFIG_STRING, AT(gpu), .word = model_gpu_name, .wants = "GPU"},
+                                                OPTION_JSON("one JSON object on standard output"),
+                                                {0}};
 static const struct command forms[] = {
     {"list", "lists the zoo, with inputs and parameters", .run = model_list},
     {"show", "prints all layers of a model, as a valid configuration", OPTIONS(show_options), .run = model_show_layers},

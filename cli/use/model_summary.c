@@ -175,7 +175,7 @@ static void summary_put_order(struct json *j, const struct model *m) {
 }
 
 static enum error summary_print_json(const struct model_view *v, const struct summary_row *rows,
-                                     const struct summary_totals *t) {
+                                     const struct summary_totals *t, const char *gpu) {
     struct json j = {0};
     json_open(&j, NULL, '{');
     json_string(&j, "model", v->title);
@@ -187,20 +187,22 @@ static enum error summary_print_json(const struct model_view *v, const struct su
     json_close(&j, ']');
     put_totals(&j, v, t);
     summary_put_order(&j, v->network.model);
+    if (gpu) model_cost_put(v, gpu, &j);
     json_close(&j, '}');
     return cli_json(ERR_NONE, &j, stdout);
 }
 
-enum error model_summarize(const struct model_view *v, bool json) {
+enum error model_summarize(const struct model_view *v, const char *gpu, bool json) {
     struct summary_row *rows = calloc((size_t)v->network.model->nnodes, sizeof *rows);
     if (!rows) return FAIL(ERR_MEMORY, "cannot allocate a table");
     rows_fill(v, rows);
     struct summary_totals t = totals_of(v, rows);
     enum error err = ERR_NONE;
     if (json)
-        err = summary_print_json(v, rows, &t);
+        err = summary_print_json(v, rows, &t, gpu);
     else
         summary_print(v, rows, &t);
+    if (gpu && !json) model_cost_print(v, gpu);
     free(rows);
     return err;
 }

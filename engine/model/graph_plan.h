@@ -60,6 +60,10 @@ struct plan_work {
 MUST_CHECK enum error plan_lower(const struct plan_work *w, struct plan *p);
 MUST_CHECK enum error plan_create(const struct plan_work *w, const struct segments *segments, struct plan **out);
 void plan_free(struct plan *p);
+/* What a step reads and writes, each once, where an activation has 'unit' bytes: forward reads inputs and parameters and
+ * writes y; backward reads dy, inputs and parameters and writes what gradients are wanted. What ops keep for themselves is
+ * not known here. */
+void plan_step_bytes(const struct model *m, const struct plan_step *s, int64_t n, double unit, double bytes[2]);
 /* After the ops are created: cuts the steps into at most this many stretches (STRETCHES_AUTO: the number that needs the
  * least memory), and gives the activations their places. */
 MUST_CHECK enum error plan_stretches(struct plan *p, int stretches);

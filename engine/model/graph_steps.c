@@ -6,15 +6,12 @@ int graph_steps(const struct graph *g, const struct graph_batch *b) {
     return p ? p->nsteps : 0;
 }
 
-/* Forward reads inputs and parameters and writes y; backward reads dy, inputs and parameters and
- * writes what gradients are wanted. What ops keep for themselves is not known here. */
-static void count_bytes(const struct graph *g, const struct plan_step *s, int64_t n, struct graph_step *out) {
+void plan_step_bytes(const struct model *m, const struct plan_step *s, int64_t n, double unit, double bytes[2]) {
     double x = (double)(n * shape_count(&s->desc.x)) * s->ninputs, y = (double)(n * shape_count(&s->desc.y)), w = 0;
-    for (int i = 0; i < s->nparams; i++) w += (double)g->m->params[g->m->nodes[s->node].param[i]].count;
-    double unit = (double)device_unit(g->dev, s->desc.precision);
+    for (int i = 0; i < s->nparams; i++) w += (double)m->params[m->nodes[s->node].param[i]].count;
     double read = x * (s->desc.first ? sizeof(float) : unit);
-    out->bytes[0] = read + y * unit + w * unit;
-    out->bytes[1] = read + y * unit + w * (unit + sizeof(float)) + (s->desc.first ? 0 : x * unit);
+    bytes[0] = read + y * unit + w * unit;
+    bytes[1] = read + y * unit + w * (unit + sizeof(float)) + (s->desc.first ? 0 : x * unit);
 }
 
 void graph_step(const struct graph *g, const struct graph_batch *b, int step, struct graph_step *out) {
@@ -26,5 +23,5 @@ void graph_step(const struct graph *g, const struct graph_batch *b, int step, st
         .inputs = s->ninputs,
     };
     for (int pass = 0; pass < 2; pass++) out->flops[pass] = op_flops(&s->desc, pass) * (double)b->n;
-    count_bytes(g, s, b->n, out);
+    plan_step_bytes(g->m, s, b->n, (double)device_unit(g->dev, s->desc.precision), out->bytes);
 }

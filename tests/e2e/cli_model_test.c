@@ -69,6 +69,55 @@ static void sums_survive_being_resolved(void **state) {
     }
 }
 
+/* ---- what a step should take on a GPU, against a count of its own ---- */
+enum { H100_PRODUCTS = 989, H100_MEMORY = 3350 };
+
+static void cost_is(int step, const char *pass, double flops, double bytes) {
+    char key[64];
+    const char *fields[] = {"flops", "bytes", "ms"};
+    double by_flops = flops / (H100_PRODUCTS * 1e12) * 1e3, by_bytes = bytes / (H100_MEMORY * 1e9) * 1e3;
+    const double expected[] = {flops, bytes, (by_flops > by_bytes ? by_flops : by_bytes) + 0.003};
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    const struct json_value *steps = json_get(json_get(program_json(&p, pool), "cost"), "steps");
+    assert_true(step < steps->count);
+    const struct json_value *of = json_get(&steps->children[step], pass);
+    for (int i = 0; i < 3; i++) {
+        double got = json_get(of, fields[i])->number;
+        snprintf(key, sizeof key, "step %d, %s, %s", step, pass, fields[i]);
+        if (got < expected[i] * (1 - 1e-8) || got > expected[i] * (1 + 1e-8))
+            fail_msg("%s: %.17g, not %.17g", key, got, expected[i]);
+    }
+    assert_string_equal(json_get(of, "bound")->text, by_flops > by_bytes ? "compute" : "memory");
+    pool_free(pool);
+}
+
+/* bf16: an activation has two bytes, the input and gradients of weights have four. */
+static void a_step_is_priced(void **state) {
+    (void)state;
+    const double n = 512, in = 784, mid = 4096, classes = 10;
+    program_run(&p, 30, "model", "summary", "mlp", "--device", "h100", "--json", "--batch", "512", "--set",
+                "model.hidden=[4096]", "--set", "precision=bf16", "--set", "optimizer=adam", "--set", "devices=cpu:1",
+                NULL);
+    if (p.code != 0) fail_msg("%s", p.err);
+    double w = in * mid + mid, last = mid * classes + classes;
+    cost_is(0, "forward", 2 * n * in * mid, n * in * 4 + n * mid * 2 + w * 2);
+    cost_is(0, "backward", 2 * n * in * mid, n * in * 4 + n * mid * 2 + w * 6);
+    cost_is(1, "forward", 2 * n * mid * classes, n * mid * 2 + n * classes * 2 + last * 2);
+    cost_is(1, "backward", 4 * n * mid * classes, n * mid * 2 + n * classes * 2 + last * 6 + n * mid * 2);
+    assert_true(program_number(&p, "cost.update.bytes") == (w + last) * 4 * 7);
+    program_run(&p, 30, "model", "summary", "lenet", "--device", "h100", "--json", "--batch", "64", "--set",
+                "precision=bf16", "--set", "devices=cpu:1", NULL);
+    if (p.code != 0) fail_msg("%s", p.err);
+    /* the pooling is fused with the convolution on the CPU: what is written is 14 x 14 */
+    cost_is(0, "forward", 2.0 * 64 * 28 * 28 * 6 * 25, 64.0 * 28 * 28 * 4 + 64.0 * 14 * 14 * 6 * 2 + (6 * 25 + 6) * 2);
+    program_run(&p, 30, "model", "summary", "lenet", "--device", "h1000", NULL);
+    assert_int_equal(p.code, 64);
+    program_run(&p, 30, "model", "summary", "lenet", "--device", "l4", "--set", "devices=cpu:1", NULL);
+    assert_says(p.out, "on NVIDIA L4, at most 30 TFLOP/s and 300 GB/s");
+    assert_says(p.out, "a step of 1 pass");
+}
+
 static void summary_counts(void **state) {
     (void)state;
     struct pool *pool;
@@ -206,6 +255,7 @@ int main(void) {
         cmocka_unit_test(list_and_show),
         cmocka_unit_test(shown_layers_train_as_the_zoo_does),
         cmocka_unit_test(sums_survive_being_resolved),
+        cmocka_unit_test(a_step_is_priced),
         cmocka_unit_test(summary_counts),
         cmocka_unit_test(summary_of_a_configuration),
         cmocka_unit_test(mistakes),

@@ -1,0 +1,172 @@
+/* engine model summary --device: what a step should take on a GPU that need not be there. Each op of the plan takes the
+ * longer of two times: its operations at the GPU's rate for products of that precision, or the bytes that it reads and
+ * writes, each once, at the rate of its memory. To this comes the launch of a kernel. These are bounds, which good kernels
+ * come near to: what a measurement is to be compared with. */
+#include "cli/use/model.h"
+
+#include "engine/base/json.h"
+#include "engine/base/text.h"
+#include "engine/optim/optim.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* As their makers state them: without sparsity, bf16 and fp16 with sums in f32. */
+static const struct known_gpu {
+    const char *name, *title;
+    double products[4]; /* by enum precision, in TFLOP/s */
+    double memory;      /* GB/s */
+} known[] = {
+    {"h100",
+     "NVIDIA H100 SXM",
+     {[PRECISION_F32] = 67, [PRECISION_TF32] = 495, [PRECISION_BF16] = 989, [PRECISION_FP16] = 989},
+     3350},
+    {"h200",
+     "NVIDIA H200",
+     {[PRECISION_F32] = 67, [PRECISION_TF32] = 495, [PRECISION_BF16] = 989, [PRECISION_FP16] = 989},
+     4800},
+    {"a100",
+     "NVIDIA A100 SXM 80 GB",
+     {[PRECISION_F32] = 19.5, [PRECISION_TF32] = 156, [PRECISION_BF16] = 312, [PRECISION_FP16] = 312},
+     2039},
+    {"l4",
+     "NVIDIA L4",
+     {[PRECISION_F32] = 30.3, [PRECISION_TF32] = 60, [PRECISION_BF16] = 121, [PRECISION_FP16] = 121},
+     300},
+    {"4090",
+     "NVIDIA GeForce RTX 4090",
+     {[PRECISION_F32] = 82.6, [PRECISION_TF32] = 82.6, [PRECISION_BF16] = 165, [PRECISION_FP16] = 165},
+     1008},
+    {"b200",
+     "NVIDIA B200",
+     {[PRECISION_F32] = 75, [PRECISION_TF32] = 1125, [PRECISION_BF16] = 2250, [PRECISION_FP16] = 2250},
+     8000},
+};
+enum { KNOWN = sizeof known / sizeof *known };
+static const double launch_ms = 0.003;
+
+const char *model_gpu_name(int i) {
+    return i < KNOWN ? known[i].name : NULL;
+}
+
+static const struct known_gpu *gpu_of(const char *name) {
+    for (int i = 0; i < KNOWN; i++)
+        if (!strcmp(known[i].name, name)) return &known[i];
+    return NULL;
+}
+
+struct cost { /* of one pass of an op, or of the update */
+    double flops, bytes, ms;
+    bool compute; /* the operations take longer than the bytes */
+};
+struct cost_page {
+    const struct model_view *v;
+    const struct known_gpu *gpu;
+    double rate; /* of products, in FLOP/s */
+    double unit; /* bytes of an activation there */
+    int passes;  /* of a step */
+};
+
+static struct cost cost_of(const struct cost_page *p, double flops, double bytes) {
+    double by_flops = flops / p->rate * 1e3, by_bytes = bytes / (p->gpu->memory * 1e9) * 1e3;
+    return (struct cost){flops, bytes, fmax(by_flops, by_bytes) + launch_ms, by_flops > by_bytes};
+}
+
+static struct cost step_cost(const struct cost_page *p, const struct plan_step *s, bool backward) {
+    double bytes[2];
+    plan_step_bytes(p->v->network.model, s, p->v->network.plan->n, p->unit, bytes);
+    return cost_of(p, op_flops(&s->desc, backward) * (double)p->v->network.plan->n, bytes[backward]);
+}
+
+/* Weights are read and written, gradients read, each slot of the optimizer read and written. */
+static struct cost update_cost(const struct cost_page *p) {
+    int count, slots = optim_kinds(&count)[p->v->settings.config.optimizer.kind.index]->nslots;
+    return cost_of(p, 0, (double)(3 + 2 * slots) * sizeof(float) * (double)p->v->network.model->parameters);
+}
+
+static const char *step_name(const struct cost_page *p, const struct plan_step *s) {
+    return s->node == NODE_LOSS ? "loss" : p->v->network.model->nodes[s->node].name;
+}
+
+static struct cost_page page_of(const struct model_view *v, const char *gpu) {
+    const struct run_config *c = &v->settings.config;
+    bool half = c->precision == PRECISION_BF16 || c->precision == PRECISION_FP16;
+    struct cost_page p = {.v = v, .gpu = gpu_of(gpu), .unit = half ? 2 : 4, .passes = v->whole ? planned_passes(c) : 1};
+    p.rate = p.gpu->products[c->precision] * 1e12;
+    return p;
+}
+
+static void cost_add(struct cost *sum, const struct cost *c) {
+    sum->flops += c->flops;
+    sum->bytes += c->bytes;
+    sum->ms += c->ms;
+}
+
+/* ---- for people --------------------------------------------------------------------------- */
+static void cost_print(const struct cost *c, const char *bound) {
+    char bytes[32];
+    printf("  %9.3f %10s  %-7s %8.4f", c->flops / 1e9, text_of_bytes(c->bytes, bytes), bound, c->ms);
+}
+
+static const char *bound_of(const struct cost *c) {
+    return c->compute ? "compute" : "memory";
+}
+
+void model_cost_print(const struct model_view *v, const char *gpu) {
+    const struct cost_page p = page_of(v, gpu);
+    const struct plan *plan = v->network.plan;
+    struct cost all[2] = {{0}}, update = update_cost(&p);
+    printf("\non %s, at most %.0f TFLOP/s and %.0f GB/s (%lld samples at once, as the device %s plans them):\n",
+           p.gpu->title, p.rate / 1e12, p.gpu->memory, (long long)plan->n, v->network.device->ops->name);
+    printf("%-24s %-13s  %9s %10s  %-7s %8s  %9s %10s  %-7s %8s\n", "layer", "op", "GFLOP fwd", "bytes", "bound", "ms",
+           "GFLOP bwd", "bytes", "bound", "ms");
+    for (int i = 0; i < plan->nsteps; i++) {
+        printf("%-24.24s %-13s", step_name(&p, &plan->steps[i]), op_row(plan->steps[i].desc.kind)->name);
+        for (int b = 0; b < 2; b++) {
+            const struct cost c = step_cost(&p, &plan->steps[i], b);
+            cost_print(&c, bound_of(&c));
+            cost_add(&all[b], &c);
+        }
+        printf("\n");
+    }
+    printf("%-24s %-13s", "a pass", "");
+    cost_print(&all[0], ""), cost_print(&all[1], "");
+    printf("\n%-24s %-13s", "update", "");
+    cost_print(&update, bound_of(&update));
+    double ms = p.passes * (all[0].ms + all[1].ms) + update.ms;
+    printf("\na step of %d pass%s should take %.3f ms or more: %.0f samples a second\n", p.passes,
+           p.passes == 1 ? "" : "es", ms, (double)plan->n * p.passes / ms * 1e3);
+}
+
+/* ---- for programs ------------------------------------------------------------------------- */
+static void cost_put(struct json *j, const char *key, const struct cost *c) {
+    json_object(j, key, JSON_REAL("flops", c->flops), JSON_REAL("bytes", c->bytes), JSON_REAL("ms", c->ms),
+                JSON_TEXT("bound", bound_of(c)));
+}
+
+void model_cost_put(const struct model_view *v, const char *gpu, struct json *j) {
+    const struct cost_page p = page_of(v, gpu);
+    const struct plan *plan = v->network.plan;
+    struct cost all = {0}, update = update_cost(&p);
+    json_open(j, "cost", '{');
+    json_put(j, JSON_TEXT("device", p.gpu->title), JSON_TEXT("plan", v->network.device->ops->name),
+             JSON_INT("samples", plan->n), JSON_INT("passes", p.passes));
+    json_open(j, "steps", '[');
+    for (int i = 0; i < plan->nsteps; i++) {
+        json_open(j, NULL, '{');
+        json_string(j, "layer", step_name(&p, &plan->steps[i]));
+        json_string(j, "op", op_row(plan->steps[i].desc.kind)->name);
+        for (int b = 0; b < 2; b++) {
+            const struct cost c = step_cost(&p, &plan->steps[i], b);
+            cost_put(j, b ? "backward" : "forward", &c);
+            cost_add(&all, &c);
+        }
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+    cost_put(j, "update", &update);
+    json_real(j, "step_ms", p.passes * all.ms + update.ms);
+    json_close(j, '}');
+}

@@ -28,7 +28,7 @@ static void find_standing(struct mode *m) {
     struct standing *s = m->standing;
     s->ranks = m->place->group.size;
     s->workers = t->config->devices.count;
-    s->worker = t->rank - m->how->servers;
+    s->worker = t->rank < m->how->servers ? -1 : t->rank - m->how->servers;
     s->owns_state = t->rank == 0 || m->how->plan.update != UPDATE_BY_ROOT;
     if (roster) s->seat = roster->of[t->rank].local;
     for (int r = 0; roster && r < roster->size; r++) { /* servers, the first, have none */

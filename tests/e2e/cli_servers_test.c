@@ -160,6 +160,19 @@ static void checkpoints_go_anywhere(void **state) {
     }
 }
 
+/* ---- traces ---- */
+
+static void traces_of_servers_are_read(void **state) {
+    char dir[600];
+    (void)state;
+    snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("traced"));
+    program_train(&p, network, SETS("mode=ps", "devices=cpu:2", "ps=3", "train=8st", "log.trace=2..6", dir));
+    program_run(&p, 60, "simulate", dir + 8, "--devices", "4", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "ready as traced"));
+    assert_null(strstr(p.err, "warning"));
+}
+
 /* ---- faults ---- */
 
 /* Rank 1 is a server. */
@@ -298,6 +311,7 @@ int main(void) {
         cmocka_unit_test(refusals),
         cmocka_unit_test(one_rank_asked_to_stop),
         cmocka_unit_test(a_lost_worker_is_left_out),
+        cmocka_unit_test(traces_of_servers_are_read),
         cmocka_unit_test(pushes_add_what_ddp_adds),
         cmocka_unit_test(pushes_in_eight_bits),
         cmocka_unit_test(pushes_have_the_bytes_of_their_kind),

@@ -18,5 +18,5 @@ MUST_CHECK enum error ahead_began(struct ahead *a);
 MUST_CHECK enum error ahead_settle(struct ahead *a);
 /* Rank 0 has all of an arena until the next step begins, or the next forward. */
 MUST_CHECK enum error ahead_collect(struct ahead *a, float *arena);
-/* Rank 0 has all of it, each rank then its parts. */
+/* Rank 0 has all of it, each rank then its parts: nobody else ever reads the rest of it here. */
 MUST_CHECK enum error ahead_scatter(struct ahead *a, float *arena);

@@ -137,7 +137,7 @@ static enum error exchange_gradients(struct mode *m) {
 
 static enum error mode_run(struct mode *m, struct learned *out) {
     m->began = clock_ns();
-    m->left = m->gone = 0;
+    m->left = m->taken = 0;
     m->learned = (struct learned){&m->t->sums, 1};
     TRY(m->compute(m));
     TRY(exchange_gradients(m));

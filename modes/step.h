@@ -44,6 +44,7 @@ struct mode {
     struct team team; /* all ranks; zeroed where this one is alone */
     struct share_ops ops;
     struct share *share;       /* the share's own state; NULL: it keeps none */
+    struct slots *slots;       /* of gradients on their way (full.c); NULL: they leave from where they are */
     struct ahead *ahead;       /* of weights that come before the layers that need them; NULL: none do */
     struct compress *packed;   /* the state of share_compressed, beside that of its owner */
     float *spare;              /* room for a bucket, where the share needs it */
@@ -52,7 +53,7 @@ struct mode {
     const int64_t *part;       /* of bucket b rank r has [part[b(W+1) + r], part[b(W+1) + r + 1]); NULL: no rank has */
     int leaving;               /* how many buckets leave in each step: all in which weights are trained, or 0 */
     int left;                  /* how many have left in this step */
-    int gone;                  /* of lean plans: how many of them have also landed and given their memory back */
+    int taken;                 /* of slots: how many of these have given their sums */
     enum lane lane;            /* the lane on which they leave */
     int64_t began;             /* when this step began */
     struct learned learned;    /* what this step has learned */

@@ -1,5 +1,6 @@
 #include "engine/base/memory.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -42,6 +43,18 @@ enum error memory_alloc_sparse(size_t bytes, void **out) {
 
 void memory_free(void *p) {
     free(p);
+}
+
+enum error memory_overlay(void *p, size_t bytes) {
+    const uintptr_t large = 2 << 20;
+    uintptr_t begin, end;
+    if (!memory_pages(p, bytes, &begin, &end)) return ERR_NONE;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+    if (mmap((void *)begin, end - begin, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED)
+        return FAIL(ERR_MEMORY, "cannot map %zu bytes: %s", (size_t)(end - begin), strerror(errno));
+    begin = (begin + large - 1) / large * large, end = end / large * large;
+    if (begin < end) (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
+    return ERR_NONE;
 }
 
 /* What is shared has its pages in a file, from which they are to go, too. */

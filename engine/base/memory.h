@@ -22,6 +22,8 @@ void memory_free(void *p);
 /* Gives the whole pages that lie in it back to the system: they read as zero then, and cost nothing until they are
  * touched again. p may lie in memory that processes share, which all of them then find so. */
 void memory_release(void *p, size_t bytes);
+/* Lays memory of this process alone over the whole pages that lie in it, zeroed and sparse, in large pages where they fit. */
+MUST_CHECK enum error memory_overlay(void *p, size_t bytes);
 /* The largest resident memory of this process since it was executed, in bytes. It excludes the time as a copy of its
  * parent, which getrusage includes. */
 int64_t memory_peak(void);

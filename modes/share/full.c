@@ -18,33 +18,78 @@
 #include "modes/ahead.h"
 #include "modes/share/share.h"
 
-/* Of units that have been added up: what others update by. All of it in arenas of further subtrees. */
-static void gradients_go(struct mode *m, int upto) {
+#include <string.h>
+
+/* Where gradients are on their way: backward makes them in memory of this rank alone, whose pages it gives back as soon as
+ * they are copied here, where peers read them; and of the sum the rank copies its part back. */
+enum { SLOTS = PLAN_AHEAD + 1 };
+struct slots {
+    float *memory;  /* (SLOTS, subtrees that leave, each) */
+    int64_t each;   /* floats of the largest unit */
+    int64_t part[]; /* of a unit, from its begin: (ranks + 1) */
+};
+
+static float *slot_of(const struct mode *m, int b) {
+    return m->slots->memory + (b % SLOTS) * m->t->arena.leaving * m->slots->each;
+}
+
+static enum error slots_open(struct mode *m) {
     const struct arenas *a = &m->t->arena;
-    int me = m->t->rank;
-    for (; m->gone < upto; m->gone++) {
-        const struct span s = share_bucket(m, a->grads[0], m->gone);
-        share_release(s.arena, s.begin, s.part[me]);
-        share_release(s.arena, s.part[me + 1], s.end);
-        for (int k = 1; k < a->leaving; k++) share_release(a->grads[k], s.begin, s.end);
+    void *memory;
+    TRY(memory_alloc(sizeof(struct slots) + (size_t)(m->standing->ranks + 1) * sizeof(int64_t), &memory));
+    m->slots = memory;
+    for (int b = 0; b < m->cut->count; b++) {
+        int64_t n = align_floats(m->cut->edge[b + 1] - m->cut->edge[b]);
+        if (n > m->slots->each) m->slots->each = n;
+        for (int k = 0; k < a->leaving; k++)
+            TRY(memory_overlay(a->grads[k] + m->cut->edge[b], (size_t)n * sizeof(float)));
+    }
+    size_t floats = (size_t)SLOTS * (size_t)a->leaving * (size_t)m->slots->each;
+    TRY(group_alloc(m->team.group, floats * sizeof(float), &memory));
+    m->slots->memory = memory;
+    return ERR_NONE;
+}
+
+static void full_close(struct mode *m) {
+    memory_free(m->slots);
+    slices_close(m);
+}
+
+/* The sums of units below 'upto' have landed. */
+static void sums_take(struct mode *m, int upto) {
+    for (; m->taken < upto; m->taken++) {
+        const struct span s = share_bucket(m, m->t->arena.grads[0], m->taken);
+        const int64_t *own = s.part + m->t->rank;
+        memcpy(s.arena + own[0], slot_of(m, m->taken) + own[0] - s.begin, (size_t)(own[1] - own[0]) * sizeof(float));
     }
 }
 
 static enum error full_leave(struct mode *m, int b) {
-    TRY(share_leave(m, b));
+    const struct arenas *a = &m->t->arena;
+    const struct span s = share_bucket(m, a->grads[0], b);
+    int64_t *part = m->slots->part;
+    struct dispatch how;
     TRY(flight_wait(&m->flight, PLAN_AHEAD));
-    gradients_go(m, b - PLAN_AHEAD);
-    return ERR_NONE;
+    sums_take(m, b - PLAN_AHEAD);
+    for (int k = 0; k < a->leaving; k++) {
+        memcpy(slot_of(m, b) + k * m->slots->each, a->grads[k] + s.begin, (size_t)(s.end - s.begin) * sizeof(float));
+        memory_release(a->grads[k] + s.begin, (size_t)(s.end - s.begin) * sizeof(float));
+    }
+    for (int r = 0; r <= m->standing->ranks; r++) part[r] = s.part[r] - s.begin;
+    TRY(step_send(m, LABEL_GRADIENTS(b), &how));
+    how.apart = a->apart ? m->slots->each : 0;
+    return group_reduce_scatter(m->team.group, how, slot_of(m, b), part, DTYPE_F32, REDOP_SUM);
 }
 
 static enum error full_land(struct mode *m) {
     TRY(step_land(m));
-    gradients_go(m, m->cut->count);
+    sums_take(m, m->leaving);
     return ERR_NONE;
 }
 
 static enum error full_start(struct mode *m) {
     bool parts = m->how->plan.kept != WEIGHTS_KEPT;
+    TRY(slots_open(m));
     if (parts) TRY(ahead_scatter(m->ahead, m->t->arena.values));
     if (parts) TRY(ahead_scatter(m->ahead, m->t->arena.average));
     return slices_start(m);
@@ -72,7 +117,7 @@ static void full_check(struct resolve *r) {
 }
 
 #define FULL_OPS                                                                                                       \
-    .open = slices_open, .close = slices_close, .start = full_start, .leave = full_leave, .land = full_land,           \
+    .open = slices_open, .close = full_close, .start = full_start, .leave = full_leave, .land = full_land,             \
     .update = slices_update, .collect = slices_collect, .settle = full_settle, .describe = slices_describe
 #define FULL_BEFORE                                                                                                    \
     .nbefore = 1, .before = {{MOVE_REDUCE_SCATTER, .doing = ""}}, .update = UPDATE_BY_OWNERS, .lean = true

@@ -88,7 +88,7 @@ static void move_note(struct mode *m, const struct move *v) {
     if (*v->doing) mode_note(m, v->doing, m->t->at.step);
 }
 
-enum error share_leave(struct mode *m, int b) {
+static enum error leave_as_planned(struct mode *m, int b) {
     const struct exchange_plan *p = &m->how->plan;
     const struct span bucket = share_bucket(m, m->t->arena.grads[0], b);
     for (int i = 0; i < p->nbefore; i++) {
@@ -139,7 +139,7 @@ struct share_ops share_ops_of(const struct share_row *row) {
     if (!ops.open) ops.open = do_nothing;
     if (!ops.close) ops.close = close_nothing;
     if (!ops.start) ops.start = start_as_planned;
-    if (!ops.leave) ops.leave = share_leave;
+    if (!ops.leave) ops.leave = leave_as_planned;
     if (!ops.land) ops.land = land_as_planned;
     if (!ops.update) ops.update = update_as_planned;
     if (!ops.collect) ops.collect = do_nothing;

@@ -47,8 +47,6 @@ struct span {
     const int64_t *part; /* of MOVE_REDUCE_SCATTER and MOVE_ALL_GATHER: rank r has [part[r], part[r + 1]) */
 };
 MUST_CHECK enum error share_move(struct mode *m, enum move_by by, const struct span *span, struct dispatch how);
-/* share_ops.leave as the plan says. */
-MUST_CHECK enum error share_leave(struct mode *m, int b);
 /* Gives the pages of [begin, end) of an arena of the host's back. */
 void share_release(float *arena, int64_t begin, int64_t end);
 /* Bucket b of an arena. */

@@ -206,6 +206,10 @@ static enum error compressed_spread(struct mode *m) {
     return m->packed->owner.spread(m);
 }
 
+static enum error compressed_settle(struct mode *m) {
+    return m->packed->owner.settle(m);
+}
+
 static void compressed_stats(const struct mode *m, struct mode_stats *out) {
     out->dense = m->packed->dense, out->packed = m->packed->packed;
 }
@@ -224,6 +228,9 @@ static void compressed_check(struct resolve *r) {
     resolve_clash(r, r->c->sharing.place != PLACE_PROCESSES, "comm.compress",
                   "'comm.compress' is for modes whose devices are processes, but mode is '{mode}' ({at mode})\n"
                   "use mode ddp, or comm.compress: none");
+    resolve_clash(r, r->c->sharing.plan.lean, "comm.compress",
+                  "mode fsdp keeps no gradients, so that nothing can be added to the next ones\n"
+                  "use mode ddp with optimizer.shard, or comm.compress: none");
     resolve_clash(r, r->c->sharing.plan.by_turns, "comm.compress",
                   "gradients that are not added ({at ps.staleness}) travel as they are\n"
                   "use comm.compress: none, or ps.staleness: 0");
@@ -247,5 +254,6 @@ const struct share_row share_compressed = {.check = compressed_check,
                                                    .update = compressed_update,
                                                    .collect = compressed_collect,
                                                    .spread = compressed_spread,
+                                                   .settle = compressed_settle,
                                                    .stats = compressed_stats,
                                                    .describe = compressed_describe}};

@@ -112,6 +112,8 @@ static void every_algorithm_and_server(void **state) {
         {"mode=ps", "devices=cpu:8", "ps={servers: 3, place: workers}", "comm.algorithm=auto"},
         {"mode=ps", "devices=cpu:5", "ps={servers: 5, place: workers, partition: 1}", "comm.link=hosts"},
         {"mode=ps", "devices=cpu:2", "ps=3", "comm.emulate={bandwidth: 10Gbit, latency: 20us}"},
+        {"mode=fsdp", "devices=cpu:4", "fsdp.unit=16KB", "comm.emulate={bandwidth: 10Gbit, latency: 20us}"},
+        {"mode=fsdp", "devices=cpu:7", "fsdp={reshard: backward, unit: 16KB}", "comm.link=hosts"},
         {"mode=single", "devices=cpu:1", "recompute=auto", "comm.algorithm=auto"},
         {"mode=ddp", "devices=cpu:3", "recompute=4", "ddp.bucket={first: 1KB, cap: 16KB}"},
     };

@@ -91,7 +91,8 @@ enum error dataset_open_like(const struct data_config *c, bool train, uint64_t s
                              struct dataset **out) {
     struct dataset *d;
     const struct dataset_ops *ops = kinds[c->set.index];
-    const struct dataset_ask ask = {.config = c->set.config,
+    const struct dataset_ask ask = {.ops = ops,
+                                    .config = c->set.config,
                                     .train = train,
                                     .values = c->values && !like,
                                     .seed = seed,
@@ -251,7 +252,7 @@ enum error dataset_samples(const char *path, const struct dataset *like, struct 
                     "no data set reads samples without labels from '%s'\ntake an .npy, IDX or CSV file of samples, or "
                     "samples of the data by number: val:0-9",
                     path);
-    return kinds[kind]->samples(path, like, out);
+    return kinds[kind]->samples(kinds[kind], path, like, out);
 }
 
 void dataset_close(struct dataset *d) {

@@ -11,7 +11,9 @@ struct columns;
 struct dataset;
 struct unreadable;
 struct visit;
-struct dataset_ask {    /* which part of a set is to be opened */
+struct dataset_ops;
+struct dataset_ask { /* which part of a set is to be opened */
+    const struct dataset_ops *ops;
     const void *config; /* the set's own keys */
     bool train;         /* the training part, else the validation part */
     bool values;        /* the loss is of values (mse): targets that may be either are values, not classes */
@@ -24,6 +26,7 @@ struct dataset_ask {    /* which part of a set is to be opened */
 };
 struct dataset_ops {
     struct config_section section; /* the name in YAML ("digits", "idx", ...) and the set's own keys */
+    const void *kin; /* of sets that share their functions, what is this one's: struct pair_format, struct drawn_kind */
     /* Whether a path looks like this kind ('data: PATH'); NULL for generated sets. */
     bool (*recognises)(const char *path);
     /* Opens the part. Everything from outside is checked before anything is allocated by it. Both parts have the same
@@ -44,7 +47,8 @@ struct dataset_ops {
     enum error (*encode)(const struct dataset *d, const char *text, size_t n, int32_t *tokens, int64_t *count);
     /* Opens a file of samples that have no labels, for a network that was trained on 'like': of its
      * shape and type. NULL: the set has no such files. ERR_DATA: they are not like that. */
-    enum error (*samples)(const char *path, const struct dataset *like, struct dataset **out);
+    enum error (*samples)(const struct dataset_ops *ops, const char *path, const struct dataset *like,
+                          struct dataset **out);
     /* The class of sample i, known without reading the sample; NULL: it is not. */
     int32_t (*label)(const struct dataset *d, int64_t i);
     /* The name of class k; NULL: it has only its number. */

@@ -66,14 +66,15 @@ const struct config_field drawn_fields[] = {
     {0},
 };
 
-enum error drawn_open(const struct drawn_kind *kind, const struct drawn_config *c, bool train, uint64_t seed,
-                      struct dataset **out) {
-    struct dataset base = {.ops = kind->ops,
-                           .size = train ? c->train : c->val,
+enum error drawn_open(const struct dataset_ask *ask, struct dataset **out) {
+    const struct drawn_kind *kind = ask->ops->kin;
+    const struct drawn_config *c = ask->config;
+    struct dataset base = {.ops = ask->ops,
+                           .size = ask->train ? c->train : c->val,
                            .shape = kind->shape,
                            .type = SAMPLE_U8,
                            .classes = kind->classes,
-                           .name = kind->ops->section.name,
+                           .name = ask->ops->section.name,
                            .plane = true};
     size_t sample = dataset_sample_bytes(&base), bytes;
     TRY(memory_size((size_t)base.size, sample + 1, base.name, &bytes));
@@ -81,8 +82,8 @@ enum error drawn_open(const struct drawn_kind *kind, const struct drawn_config *
     TRY(memory_alloc(sizeof *s, (void **)&s));
     s->base = base;
     s->kind = kind;
-    s->key = rng_key(seed, RNG_DATA);
-    s->split = train ? 0 : 1;
+    s->key = rng_key(ask->seed, RNG_DATA);
+    s->split = ask->train ? 0 : 1;
     enum error err = memory_alloc(bytes, (void **)&s->pixels);
     if (err != ERR_NONE) {
         memory_free(s);

@@ -39,16 +39,14 @@ struct drawn_config { /* the keys of such a set */
 };
 extern const struct config_field drawn_fields[];
 struct drawn_kind {
-    const struct dataset_ops *ops;
     struct shape shape; /* of bytes */
     int classes;
     /* Draws one of a class. Only + - * / and square roots of floats, and integers: the same bytes
      * on every machine. */
     void (*draw)(struct draw *d, int label, uint8_t *out);
 };
-/* dataset_ops.open of such a set, and the other slots. */
-MUST_CHECK enum error drawn_open(const struct drawn_kind *kind, const struct drawn_config *config, bool train,
-                                 uint64_t seed, struct dataset **out);
+/* dataset_ops.open of such a set, whose kin is its kind, and the other slots. */
+MUST_CHECK enum error drawn_open(const struct dataset_ask *ask, struct dataset **out);
 int32_t drawn_label(const struct dataset *d, int64_t i);
 enum error drawn_read(struct dataset *d, int64_t i, void *x, int32_t *label, float *target);
 void drawn_close(struct dataset *d);

@@ -336,9 +336,9 @@ done:
     return err;
 }
 
-enum error pair_open(const struct dataset_ops *ops, const struct pair_format *format, const struct dataset_ask *ask,
-                     struct dataset **out) {
-    struct dataset d = {.ops = ops, .name = ops->section.name};
+enum error pair_open(const struct dataset_ask *ask, struct dataset **out) {
+    const struct pair_format *format = ask->ops->kin;
+    struct dataset d = {.ops = ask->ops, .name = ask->ops->section.name};
     struct pair_config c = *(const struct pair_config *)ask->config;
     const struct dataset *like = ask->like;
     if (like) {
@@ -351,14 +351,14 @@ enum error pair_open(const struct dataset_ops *ops, const struct pair_format *fo
     return like && own ? val_open(format, &c, &d, out) : train_open(format, &c, ask, &d, out);
 }
 
-enum error pair_samples(const struct dataset_ops *ops, const struct pair_format *format, const char *path,
-                        const struct dataset *like, struct dataset **out) {
+enum error pair_samples(const struct dataset_ops *ops, const char *path, const struct dataset *like,
+                        struct dataset **out) {
     struct input in;
     struct array a = {0};
     struct dataset d = {.ops = ops, .name = ops->section.name};
     const struct labels none = {0};
     if (like->type == SAMPLE_TOKENS) return FAIL(ERR_DATA, "%s: samples of '%s' are tokens", path, like->name);
-    TRY(array_open(format, path, &in, &a));
+    TRY(array_open(ops->kin, path, &in, &a));
     enum error err = samples_describe(path, &a, &d);
     if (err == ERR_NONE) err = alike_check(path, &d, like);
     if (err == ERR_NONE) err = part_open(&in, &a, &none, &(struct part){0, a.dim[0]}, &d, out);

@@ -45,12 +45,10 @@ struct pair_format {
      * bytes; false: no idea. */
     bool (*labels)(const char *samples, char *labels, size_t room);
 };
-/* dataset_ops.open of such a set. */
-MUST_CHECK enum error pair_open(const struct dataset_ops *ops, const struct pair_format *format,
-                                const struct dataset_ask *ask, struct dataset **out);
-/* dataset_ops.samples of such a set. */
-MUST_CHECK enum error pair_samples(const struct dataset_ops *ops, const struct pair_format *format, const char *path,
-                                   const struct dataset *like, struct dataset **out);
+/* dataset_ops.open and dataset_ops.samples of such a set; its kin is the format. */
+MUST_CHECK enum error pair_open(const struct dataset_ask *ask, struct dataset **out);
+MUST_CHECK enum error pair_samples(const struct dataset_ops *ops, const char *path, const struct dataset *like,
+                                   struct dataset **out);
 /* Sets path to the existing file: path itself, or with ".gz" added or removed. false: neither exists. */
 bool pair_existing(char *path, size_t room);
 MUST_CHECK enum error path_join(char out[PATH_MAX], const char *folder, const char *name);

@@ -165,8 +165,6 @@ static enum error records_fill(struct filling *f, const struct files *files, int
 }
 
 /* ---- the set ---- */
-extern const struct dataset_ops dataset_cifar;
-
 /* Which files, and how validation samples are held out of them (NULL: not). */
 static enum error files_find(const struct cifar_config *c, bool train, const struct dataset *like, struct files *out,
                              const char **held) {
@@ -195,7 +193,7 @@ static enum error cifar_open(const struct dataset_ask *ask, struct dataset **out
     struct filling f = {.labels = labels, .which = which, .classes = !files.hundred ? 10 : which ? 100 : 20};
     TRY(files_count(&files, labels + PIXELS, &count));
     TRY(part_choose(&f, &files, ask, held, count));
-    struct dataset d = {.ops = &dataset_cifar,
+    struct dataset d = {.ops = ask->ops,
                         .size = f.part.count,
                         .shape = {3, {3, SIDE, SIDE}},
                         .type = SAMPLE_U8,

@@ -24,7 +24,6 @@ struct csv {
     float *values;    /* (base.size or more, columns.inputs + 1), of malloc's */
     struct part part; /* the rows */
 };
-extern const struct dataset_ops dataset_csv;
 
 /* ---- the set ---- */
 static void csv_close(struct dataset *d) {
@@ -35,9 +34,9 @@ static void csv_close(struct dataset *d) {
     memory_free(s);
 }
 
-static enum error csv_create(struct csv **out) {
+static enum error csv_create(const struct dataset_ops *ops, struct csv **out) {
     TRY(memory_alloc(sizeof **out, (void **)out));
-    (*out)->base.ops = &dataset_csv;
+    (*out)->base.ops = ops;
     enum error err = pool_create(&(*out)->pool);
     if (err != ERR_NONE) memory_free(*out);
     return err;
@@ -113,7 +112,7 @@ static enum error csv_take(struct csv *s, struct table *t, int64_t classes) {
     s->columns = t->columns;
     s->values = t->values;
     t->values = NULL;
-    s->base = (struct dataset){.ops = &dataset_csv,
+    s->base = (struct dataset){.ops = s->base.ops,
                                .size = s->part.count,
                                .shape = {1, {t->columns.values}},
                                .type = SAMPLE_F32,
@@ -210,7 +209,7 @@ static enum error csv_open(const struct dataset_ask *ask, struct dataset **out) 
     struct table t = {0}, first = {0};
     if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive the file of the training samples");
     o.held = part_is_held(o.val) ? o.val : NULL;
-    TRY(csv_create(&s));
+    TRY(csv_create(ask->ops, &s));
     enum error err = ask->like ? open_known(&o, s, &t) : csv_open_first(&o, s, &t, &first);
     table_close(&t);
     table_close(&first);
@@ -227,12 +226,13 @@ static enum error samples_fill(const char *path, const struct dataset *like, str
     return dataset_check_like(&s->base, like);
 }
 
-static enum error csv_samples(const char *path, const struct dataset *like, struct dataset **out) {
+static enum error csv_samples(const struct dataset_ops *ops, const char *path, const struct dataset *like,
+                              struct dataset **out) {
     struct csv *s;
     struct table t = {0};
     if (!like->columns)
         return FAIL(ERR_DATA, "%s is a table, and the network was not trained on one whose columns it knows", path);
-    TRY(csv_create(&s));
+    TRY(csv_create(ops, &s));
     enum error err = samples_fill(path, like, s, &t);
     table_close(&t);
     return dataset_give(err, &s->base, out);

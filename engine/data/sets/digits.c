@@ -109,20 +109,15 @@ static void figure_draw(struct draw *d, int figure, uint8_t *out) {
 }
 
 /* ---- the set ---- */
-extern const struct dataset_ops dataset_digits;
-static const struct drawn_kind kind = {
-    .ops = &dataset_digits, .shape = {3, {1, SIDE, SIDE}}, .classes = FIGURES, .draw = figure_draw};
-
-static enum error digits_open(const struct dataset_ask *ask, struct dataset **out) {
-    return drawn_open(&kind, ask->config, ask->train, ask->seed, out);
-}
+static const struct drawn_kind kind = {.shape = {3, {1, SIDE, SIDE}}, .classes = FIGURES, .draw = figure_draw};
 
 const struct dataset_ops dataset_digits = {
     .section = {.name = "digits",
                 .fields = drawn_fields,
                 .size = sizeof(struct drawn_config),
                 .help = "Grey 28x28 digits that the engine generates; needs no file"},
-    .open = digits_open,
+    .kin = &kind,
+    .open = drawn_open,
     .read = drawn_read,
     .label = drawn_label,
     .close = drawn_close,

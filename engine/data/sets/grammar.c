@@ -108,8 +108,6 @@ static void write_text(struct rng_key key, uint64_t split, unsigned char *out, i
 }
 
 /* ---- the set ---- */
-extern const struct dataset_ops dataset_grammar;
-
 static enum error grammar_fill(struct token_set *s, uint64_t seed, bool train) {
     TRY(memory_alloc((size_t)s->tokens, (void **)&s->memory));
     TRY(memory_alloc(ALPHABET * sizeof *s->characters, (void **)&s->characters));
@@ -126,7 +124,7 @@ static enum error grammar_open(const struct dataset_ask *ask, struct dataset **o
     if (samples > TEXT_MOST / c->context)
         return FAIL(ERR_CONFIG, "data.%s: %lld samples of %lld characters are more than %d", train ? "train" : "val",
                     (long long)samples, (long long)c->context, TEXT_MOST);
-    const struct token_ask tokens = {&dataset_grammar, "grammar", c->context, ALPHABET, samples * c->context + 1, 1};
+    const struct token_ask tokens = {ask->ops, "grammar", c->context, ALPHABET, samples * c->context + 1, 1};
     TRY(token_set_create(&tokens, &s));
     return dataset_give(grammar_fill(s, ask->seed, train), &s->base, out);
 }

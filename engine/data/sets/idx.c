@@ -63,15 +63,6 @@ static bool idx_recognises(const char *path) {
 }
 
 static const struct pair_format format = {.header = idx_header, .folder = idx_folder, .labels = idx_labels};
-extern const struct dataset_ops dataset_idx;
-
-static enum error idx_open(const struct dataset_ask *ask, struct dataset **out) {
-    return pair_open(&dataset_idx, &format, ask, out);
-}
-
-static enum error idx_samples(const char *path, const struct dataset *like, struct dataset **out) {
-    return pair_samples(&dataset_idx, &format, path, like, out);
-}
 
 const struct dataset_ops dataset_idx = {
     .section = {.name = "idx",
@@ -80,10 +71,11 @@ const struct dataset_ops dataset_idx = {
                 .shorthand = "train",
                 .also = "mnist|fashion_mnist|fashionmnist|emnist|kmnist",
                 .help = "MNIST's IDX files (.gz or not): images of bytes, and labels"},
+    .kin = &format,
     .recognises = idx_recognises,
-    .open = idx_open,
+    .open = pair_open,
     .read = resident_read,
     .label = resident_label,
     .close = resident_close,
-    .samples = idx_samples,
+    .samples = pair_samples,
 };

@@ -403,8 +403,6 @@ static double middle_part(const struct images_config *c) {
     return c->resize || c->resample == RESAMPLE_TORCHVISION ? (double)c->size / resize : 0.875;
 }
 
-extern const struct dataset_ops dataset_images;
-
 static enum error images_open(const struct dataset_ask *ask, struct dataset **out) {
     const struct images_config *c = ask->config;
     struct images *s;
@@ -417,7 +415,7 @@ static enum error images_open(const struct dataset_ask *ask, struct dataset **ou
     TRY(memory_alloc(sizeof *s, (void **)&s));
     pthread_mutex_init(&s->lock, NULL);
     enum error err = images_fill(s, ask, &crc, &note);
-    s->base = (struct dataset){.ops = &dataset_images,
+    s->base = (struct dataset){.ops = ask->ops,
                                .size = s->files.count,
                                .shape = {3, {3, c->size, c->size}},
                                .type = SAMPLE_U8,

@@ -163,15 +163,6 @@ static bool npy_recognises(const char *path) {
 }
 
 static const struct pair_format format = {.header = npy_header, .labels = npy_labels};
-extern const struct dataset_ops dataset_npy;
-
-static enum error npy_open(const struct dataset_ask *ask, struct dataset **out) {
-    return pair_open(&dataset_npy, &format, ask, out);
-}
-
-static enum error npy_samples(const char *path, const struct dataset *like, struct dataset **out) {
-    return pair_samples(&dataset_npy, &format, path, like, out);
-}
 
 const struct dataset_ops dataset_npy = {
     .section = {.name = "npy",
@@ -179,10 +170,11 @@ const struct dataset_ops dataset_npy = {
                 .size = sizeof(struct pair_config),
                 .shorthand = "train",
                 .help = "A pair of NumPy's .npy files: samples, and labels (whole numbers) or targets (real numbers)"},
+    .kin = &format,
     .recognises = npy_recognises,
-    .open = npy_open,
+    .open = pair_open,
     .read = resident_read,
     .label = resident_label,
     .close = resident_close,
-    .samples = npy_samples,
+    .samples = pair_samples,
 };

@@ -185,20 +185,15 @@ static void shapes_draw(struct draw *d, int label, uint8_t *out) {
 }
 
 /* ---- the set ---- */
-extern const struct dataset_ops dataset_shapes;
-static const struct drawn_kind kind = {
-    .ops = &dataset_shapes, .shape = {3, {COLOURS, SIDE, SIDE}}, .classes = FIGURES, .draw = shapes_draw};
-
-static enum error shapes_open(const struct dataset_ask *ask, struct dataset **out) {
-    return drawn_open(&kind, ask->config, ask->train, ask->seed, out);
-}
+static const struct drawn_kind kind = {.shape = {3, {COLOURS, SIDE, SIDE}}, .classes = FIGURES, .draw = shapes_draw};
 
 const struct dataset_ops dataset_shapes = {
     .section = {.name = "shapes",
                 .fields = drawn_fields,
                 .size = sizeof(struct drawn_config),
                 .help = "Colour 32x32 pictures of ten plane figures that the engine generates; needs no file"},
-    .open = shapes_open,
+    .kin = &kind,
+    .open = drawn_open,
     .read = drawn_read,
     .label = drawn_label,
     .close = drawn_close,

@@ -48,13 +48,12 @@ static const struct config_field fields[] = {
      .help = "Standard deviation of the angle, in radians", .max = 10},
     {0},
 };
-extern const struct dataset_ops dataset_spirals;
 
 static enum error spirals_open(const struct dataset_ask *ask, struct dataset **out) {
     const struct spirals_config *c = ask->config;
     struct spirals *s;
     TRY(memory_alloc(sizeof *s, (void **)&s));
-    s->base = (struct dataset){.ops = &dataset_spirals,
+    s->base = (struct dataset){.ops = ask->ops,
                                .size = ask->train ? c->train : c->val,
                                .shape = {1, {2}},
                                .type = SAMPLE_F32,

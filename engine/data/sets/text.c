@@ -104,7 +104,6 @@ static const char *held_out(const struct text_config *c) {
 
 static enum error characters_fill(struct scan *s, const struct dataset_ask *ask, uint32_t **characters,
                                   struct dataset **out) {
-    extern const struct dataset_ops dataset_text;
     const struct text_config *c = ask->config;
     const struct dataset *like = ask->like;
     const char *held = held_out(c), *path = ask->train || held ? c->train : c->val;
@@ -120,7 +119,7 @@ static enum error characters_fill(struct scan *s, const struct dataset_ask *ask,
     TRY(scan_file(s, path, SCAN_WRITE));
     if (s->count < s->part.first + s->part.count)
         return FAIL(ERR_DATA, "%s has become shorter while it was read", path);
-    const struct token_ask tokens = {&dataset_text, path, c->context, vocabulary, s->part.count, s->width};
+    const struct token_ask tokens = {ask->ops, path, c->context, vocabulary, s->part.count, s->width};
     TRY(token_set_create(&tokens, &set));
     set->base.held = s->part.held;
     set->memory = s->out;
@@ -143,7 +142,6 @@ static enum error characters_open(const struct dataset_ask *ask, struct dataset 
 }
 
 static enum error bytes_open(const struct dataset_ask *ask, struct dataset **out) {
-    extern const struct dataset_ops dataset_text;
     const struct text_config *c = ask->config;
     const char *held = held_out(c), *path = ask->train || held ? c->train : c->val;
     int64_t size;
@@ -152,7 +150,7 @@ static enum error bytes_open(const struct dataset_ask *ask, struct dataset **out
     if (!ask->like) TRY(token_file_size(c->train, &size)); /* it is missed for validation, too */
     TRY(token_file_size(path, &size));
     TRY(token_part(path, size, c->context, held, ask->train, &part));
-    const struct token_ask bytes = {&dataset_text, path, c->context, 256, part.count, 1};
+    const struct token_ask bytes = {ask->ops, path, c->context, 256, part.count, 1};
     TRY(token_set_create(&bytes, &s));
     s->bytes = true;
     s->base.held = part.held;

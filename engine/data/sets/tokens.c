@@ -90,8 +90,6 @@ static enum error characters_read(struct token_set *s, const char *path) {
 }
 
 /* ---- the set ---- */
-extern const struct dataset_ops dataset_tokens;
-
 static enum error tokens_open(const struct dataset_ask *ask, struct dataset **out) {
     const struct tokens_config *c = ask->config;
     if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive a file of tokens");
@@ -108,7 +106,7 @@ static enum error tokens_open(const struct dataset_ask *ask, struct dataset **ou
         TRY(vocabulary_find(c, width, &vocabulary));
     TRY(tokens_count(path, width, &count));
     TRY(token_part(path, count, c->context, held, ask->train, &part));
-    const struct token_ask tokens = {&dataset_tokens, path, c->context, vocabulary, part.count, width};
+    const struct token_ask tokens = {ask->ops, path, c->context, vocabulary, part.count, width};
     TRY(token_set_create(&tokens, &s));
     s->base.held = part.held;
     enum error err = token_set_load(s, part.first);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VARINT, BYTES = 2, FIXED32 = 5, VARINT_MOST = 10 };
+enum { VARINT, FIXED64, BYTES, FIXED32 = 5, VARINT_MOST = 10 };
 
 /* Makes room for n bytes more; where they go, or NULL. */
 static unsigned char *proto_reserve(struct proto *p, size_t n) {
@@ -19,41 +19,46 @@ static unsigned char *proto_reserve(struct proto *p, size_t n) {
 }
 
 /* Seven bits a byte, the lowest first; the eighth says that more follow. */
-static size_t varint_encode(uint64_t value, unsigned char out[VARINT_MOST]) {
+static size_t proto_encode(uint64_t value, unsigned char out[VARINT_MOST]) {
     size_t n = 0;
     for (; value >= 0x80; value >>= 7) out[n++] = (unsigned char)(value | 0x80);
     out[n++] = (unsigned char)value;
     return n;
 }
 
-static void bytes_append(struct proto *p, const void *data, size_t n) {
+void proto_raw(struct proto *p, const void *data, size_t n) {
     unsigned char *to = proto_reserve(p, n);
     if (to && n) memcpy(to, data, n);
 }
 
-static void put_varint(struct proto *p, uint64_t value) {
+static void proto_varint(struct proto *p, uint64_t value) {
     unsigned char bytes[VARINT_MOST];
-    bytes_append(p, bytes, varint_encode(value, bytes));
+    proto_raw(p, bytes, proto_encode(value, bytes));
 }
 
-static void put_key(struct proto *p, int field, int kind) {
-    put_varint(p, (uint64_t)field << 3 | (uint64_t)kind);
+static void proto_key(struct proto *p, int field, int kind) {
+    proto_varint(p, (uint64_t)field << 3 | (uint64_t)kind);
 }
 
 void proto_int(struct proto *p, int field, int64_t value) {
-    put_key(p, field, VARINT);
-    put_varint(p, (uint64_t)value);
+    proto_key(p, field, VARINT);
+    proto_varint(p, (uint64_t)value);
 }
 
 void proto_float(struct proto *p, int field, float value) {
-    put_key(p, field, FIXED32);
-    bytes_append(p, &value, sizeof value); /* little end first, as everything that the engine writes */
+    proto_key(p, field, FIXED32);
+    proto_raw(p, &value, sizeof value); /* little end first, as everything that the engine writes */
+}
+
+void proto_double(struct proto *p, int field, double value) {
+    proto_key(p, field, FIXED64);
+    proto_raw(p, &value, sizeof value);
 }
 
 void proto_bytes(struct proto *p, int field, const void *data, size_t n) {
-    put_key(p, field, BYTES);
-    put_varint(p, n);
-    bytes_append(p, data, n);
+    proto_key(p, field, BYTES);
+    proto_varint(p, n);
+    proto_raw(p, data, n);
 }
 
 void proto_text(struct proto *p, int field, const char *text) {
@@ -62,18 +67,18 @@ void proto_text(struct proto *p, int field, const char *text) {
 
 void proto_append(struct proto *p, const struct proto *fields) {
     p->failed |= fields->failed;
-    if (fields->n) bytes_append(p, fields->data, fields->n);
+    if (fields->n) proto_raw(p, fields->data, fields->n);
 }
 
 size_t proto_open(struct proto *p, int field) {
-    put_key(p, field, BYTES);
+    proto_key(p, field, BYTES);
     return p->n;
 }
 
 /* The length comes before what has been written: that moves up. */
 void proto_close(struct proto *p, size_t opened) {
     unsigned char bytes[VARINT_MOST];
-    size_t length = p->n - opened, n = varint_encode(length, bytes);
+    size_t length = p->n - opened, n = proto_encode(length, bytes);
     if (p->failed || !proto_reserve(p, n)) return;
     memmove(p->data + opened + n, p->data + opened, length);
     memcpy(p->data + opened, bytes, n);

@@ -13,6 +13,7 @@
 #include "engine/tell/tell.h"
 
 #include "engine/base/file.h"
+#include "engine/base/proto.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -29,177 +30,94 @@ enum { SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_SIMPLE = 2, VALUE_TENSOR = 8, VAL
 enum { METADATA_PLUGIN = 1, METADATA_CLASS = 4, CLASS_TENSOR = 2, PLUGIN_NAME = 1 };
 enum { TENSOR_TYPE = 1, TYPE_STRING = 7, TENSOR_SHAPE = 2 };
 enum { TENSOR_STRINGS = 8, SESSION_STATUS = 1, STATUS_START = 1 };
-enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 
 struct tensorboard {
     struct sink_file file;
-    uint8_t *data; /* of the event that is being made; kept from one to the next */
-    size_t n, room;
-    bool failed; /* no memory */
+    struct proto event; /* that is being made; its memory is kept from one to the next */
 };
-
-/* ---- protobuf ---- */
-
-static uint8_t *buffer_grow(struct tensorboard *t, size_t n) {
-    if (t->room - t->n < n) {
-        size_t room = 2 * (t->room + n);
-        uint8_t *more = realloc(t->data, room);
-        t->failed |= !more;
-        if (!more) return NULL;
-        t->data = more, t->room = room;
-    }
-    return t->data + t->n;
-}
-
-static void put_bytes(struct tensorboard *t, const void *bytes, size_t n) {
-    uint8_t *to = buffer_grow(t, n);
-    if (!to) return;
-    memcpy(to, bytes, n);
-    t->n += n;
-}
-
-static size_t varint_encode(uint64_t v, uint8_t out[10]) {
-    size_t n = 0;
-    for (; v > 127; v >>= 7) out[n++] = (uint8_t)(v | 128);
-    out[n++] = (uint8_t)v;
-    return n;
-}
-
-static void put_varint(struct tensorboard *t, uint64_t v) {
-    uint8_t bytes[10];
-    put_bytes(t, bytes, varint_encode(v, bytes));
-}
-
-static void put_key(struct tensorboard *t, int field, int wire) {
-    put_varint(t, (uint64_t)field << 3 | (uint64_t)wire);
-}
-
-static void put_fixed(struct tensorboard *t, uint64_t v, int n) {
-    uint8_t bytes[8];
-    for (int i = 0; i < n; i++) bytes[i] = (uint8_t)(v >> 8 * i);
-    put_bytes(t, bytes, (size_t)n);
-}
-
-static void put_int(struct tensorboard *t, int field, int64_t v) {
-    put_key(t, field, WIRE_VARINT);
-    put_varint(t, (uint64_t)v);
-}
-
-static void put_text(struct tensorboard *t, int field, const char *text) {
-    put_key(t, field, WIRE_BYTES);
-    put_varint(t, strlen(text));
-    put_bytes(t, text, strlen(text));
-}
-
-/* What follows until 'close' is the field's message; its length is put before it then. */
-static size_t open_message(struct tensorboard *t, int field) {
-    put_key(t, field, WIRE_BYTES);
-    return t->n;
-}
-
-static void close_message(struct tensorboard *t, size_t begin) {
-    uint8_t length[10];
-    size_t n = t->n - begin, k = varint_encode(n, length);
-    if (!buffer_grow(t, k)) return;
-    memmove(t->data + begin + k, t->data + begin, n);
-    memcpy(t->data + begin, length, k);
-    t->n += k;
-}
 
 /* ---- events ---- */
 
-static void begin_event(struct tensorboard *t, int64_t step) {
+static void event_begin(struct tensorboard *t, int64_t step) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    double wall = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-    uint64_t bits;
-    memcpy(&bits, &wall, sizeof bits);
-    t->n = 0;
-    put_key(t, EVENT_WALL, WIRE_64);
-    put_fixed(t, bits, 8);
-    put_int(t, EVENT_STEP, step);
+    t->event.n = 0;
+    proto_double(&t->event, EVENT_WALL, (double)now.tv_sec + (double)now.tv_nsec * 1e-9);
+    proto_int(&t->event, EVENT_STEP, step);
 }
 
-static void put_scalar(struct tensorboard *t, const char *tag, double v) {
-    float value = (float)v;
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    size_t at = open_message(t, SUMMARY_VALUE);
-    put_text(t, VALUE_TAG, tag);
-    put_key(t, VALUE_SIMPLE, WIRE_32);
-    put_fixed(t, bits, 4);
-    close_message(t, at);
+static void event_scalar(struct tensorboard *t, const char *tag, double v) {
+    size_t at = proto_open(&t->event, SUMMARY_VALUE);
+    proto_text(&t->event, VALUE_TAG, tag);
+    proto_float(&t->event, VALUE_SIMPLE, (float)v);
+    proto_close(&t->event, at);
 }
 
 static uint32_t crc_masked(uint32_t crc) {
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-static void write_fixed(FILE *f, uint64_t v, int n) {
-    for (int i = 0; i < n; i++) putc_unlocked((int)(v >> 8 * i & 255), f);
-}
-
-static enum error end_event(struct tensorboard *t) {
-    uint8_t length[8];
-    FILE *f = t->file.f;
-    if (t->failed) return FAIL(ERR_MEMORY, "no memory for events in tb");
-    for (int i = 0; i < 8; i++) length[i] = (uint8_t)((uint64_t)t->n >> 8 * i);
-    fwrite(length, 1, sizeof length, f);
-    write_fixed(f, crc_masked(crc32c(0, length, sizeof length)), 4);
-    fwrite(t->data, 1, t->n, f);
-    write_fixed(f, crc_masked(crc32c(0, t->data, t->n)), 4);
+static enum error event_end(struct tensorboard *t) {
+    const uint64_t length = t->event.n; /* numbers are little-endian, as the machine is */
+    if (t->event.failed) return FAIL(ERR_MEMORY, "no memory for events in tb");
+    uint32_t check = crc_masked(crc32c(0, &length, sizeof length));
+    fwrite(&length, sizeof length, 1, t->file.f);
+    fwrite(&check, sizeof check, 1, t->file.f);
+    check = crc_masked(crc32c(0, t->event.data, t->event.n));
+    fwrite(t->event.data, 1, t->event.n, t->file.f);
+    fwrite(&check, sizeof check, 1, t->file.f);
     return sink_file_check(&t->file);
 }
 
 /* ---- what a file begins with ---- */
 
 /* Steps after 'step' that earlier files have did not happen: TensorBoard forgets them. */
-static enum error put_beginning(struct tensorboard *t, int64_t step) {
-    begin_event(t, 0);
-    put_text(t, EVENT_VERSION, "brain.Event:2");
-    TRY(end_event(t));
-    begin_event(t, step + 1);
-    size_t session = open_message(t, EVENT_SESSION);
-    put_int(t, SESSION_STATUS, STATUS_START);
-    close_message(t, session);
-    return end_event(t);
+static enum error event_put_beginning(struct tensorboard *t, int64_t step) {
+    event_begin(t, 0);
+    proto_text(&t->event, EVENT_VERSION, "brain.Event:2");
+    TRY(event_end(t));
+    event_begin(t, step + 1);
+    size_t session = proto_open(&t->event, EVENT_SESSION);
+    proto_int(&t->event, SESSION_STATUS, STATUS_START);
+    proto_close(&t->event, session);
+    return event_end(t);
 }
 
 /* Four spaces before a line make it a listing in Markdown. */
-static void put_listing(struct tensorboard *t, const char *text) {
+static void event_put_listing(struct tensorboard *t, const char *text) {
     while (*text) {
         size_t n = strcspn(text, "\n");
         n += text[n] == '\n';
-        put_bytes(t, "    ", 4);
-        put_bytes(t, text, n);
+        proto_raw(&t->event, "    ", 4);
+        proto_raw(&t->event, text, n);
         text += n;
     }
 }
 
 /* The configuration, where TensorBoard shows texts. */
-static enum error put_settings(struct tensorboard *t, const struct sink_place *p) {
+static enum error event_put_settings(struct tensorboard *t, const struct sink_place *p) {
     struct pool *pool;
     TRY(pool_create(&pool));
     const char *text = tree_write(p->settings, false, pool);
-    begin_event(t, p->step);
-    size_t summary = open_message(t, EVENT_SUMMARY), value = open_message(t, SUMMARY_VALUE);
-    put_text(t, VALUE_TAG, "config");
-    size_t metadata = open_message(t, VALUE_METADATA), plugin = open_message(t, METADATA_PLUGIN);
-    put_text(t, PLUGIN_NAME, "text");
-    close_message(t, plugin);
-    put_int(t, METADATA_CLASS, CLASS_TENSOR);
-    close_message(t, metadata);
-    size_t tensor = open_message(t, VALUE_TENSOR);
-    put_int(t, TENSOR_TYPE, TYPE_STRING);
-    close_message(t, open_message(t, TENSOR_SHAPE)); /* of no dimensions: one text */
-    size_t strings = open_message(t, TENSOR_STRINGS);
-    put_listing(t, text ? text : "");
-    close_message(t, strings);
-    close_message(t, tensor);
-    close_message(t, value);
-    close_message(t, summary);
+    event_begin(t, p->step);
+    size_t summary = proto_open(&t->event, EVENT_SUMMARY), value = proto_open(&t->event, SUMMARY_VALUE);
+    proto_text(&t->event, VALUE_TAG, "config");
+    size_t metadata = proto_open(&t->event, VALUE_METADATA), plugin = proto_open(&t->event, METADATA_PLUGIN);
+    proto_text(&t->event, PLUGIN_NAME, "text");
+    proto_close(&t->event, plugin);
+    proto_int(&t->event, METADATA_CLASS, CLASS_TENSOR);
+    proto_close(&t->event, metadata);
+    size_t tensor = proto_open(&t->event, VALUE_TENSOR);
+    proto_int(&t->event, TENSOR_TYPE, TYPE_STRING);
+    proto_bytes(&t->event, TENSOR_SHAPE, "", 0); /* of no dimensions: one text */
+    size_t strings = proto_open(&t->event, TENSOR_STRINGS);
+    event_put_listing(t, text ? text : "");
+    proto_close(&t->event, strings);
+    proto_close(&t->event, tensor);
+    proto_close(&t->event, value);
+    proto_close(&t->event, summary);
     pool_free(pool);
-    return end_event(t);
+    return event_end(t);
 }
 
 /* ---- the sink ---- */
@@ -207,7 +125,7 @@ static enum error put_settings(struct tensorboard *t, const struct sink_place *p
 static void tensorboard_close(void *sink) {
     struct tensorboard *t = sink;
     sink_file_close(&t->file);
-    free(t->data);
+    free(t->event.data);
     free(t);
 }
 
@@ -249,8 +167,8 @@ static enum error tensorboard_open(const struct sink_place *p, void **out) {
     struct tensorboard *t = calloc(1, sizeof *t);
     if (!t) return FAIL(ERR_MEMORY, "no memory for events in tb");
     enum error err = make_file(t, p->run_dir);
-    if (err == ERR_NONE) err = put_beginning(t, p->step);
-    if (err == ERR_NONE) err = put_settings(t, p);
+    if (err == ERR_NONE) err = event_put_beginning(t, p->step);
+    if (err == ERR_NONE) err = event_put_settings(t, p);
     if (err != ERR_NONE)
         tensorboard_close(t);
     else
@@ -262,31 +180,31 @@ static enum error tensorboard_step(void *sink, const struct step_record *r) {
     static const char *const phase_tags[PHASES] = {"phase_ms/load", "phase_ms/forward", "phase_ms/backward",
                                                    "phase_ms/comm", "phase_ms/update"};
     struct tensorboard *t = sink;
-    begin_event(t, r->step);
-    size_t summary = open_message(t, EVENT_SUMMARY);
-    put_scalar(t, "loss", (double)r->loss);
-    if (!isnan(r->accuracy)) put_scalar(t, "accuracy", (double)r->accuracy);
-    put_scalar(t, "lr", r->lr);
-    if (r->norm != 0) put_scalar(t, "grad_norm", r->norm);
-    if (r->ms > 0) put_scalar(t, "samples_per_s", r->samples / r->ms * 1e3);
-    put_scalar(t, "step_ms", r->ms);
-    for (int i = 0; i < PHASES; i++) put_scalar(t, phase_tags[i], r->phase_ms[i]);
-    if (r->loss_scale > 0) put_scalar(t, "loss_scale", r->loss_scale);
-    close_message(t, summary);
-    return end_event(t);
+    event_begin(t, r->step);
+    size_t summary = proto_open(&t->event, EVENT_SUMMARY);
+    event_scalar(t, "loss", (double)r->loss);
+    if (!isnan(r->accuracy)) event_scalar(t, "accuracy", (double)r->accuracy);
+    event_scalar(t, "lr", r->lr);
+    if (r->norm != 0) event_scalar(t, "grad_norm", r->norm);
+    if (r->ms > 0) event_scalar(t, "samples_per_s", r->samples / r->ms * 1e3);
+    event_scalar(t, "step_ms", r->ms);
+    for (int i = 0; i < PHASES; i++) event_scalar(t, phase_tags[i], r->phase_ms[i]);
+    if (r->loss_scale > 0) event_scalar(t, "loss_scale", r->loss_scale);
+    proto_close(&t->event, summary);
+    return event_end(t);
 }
 
 static enum error tensorboard_val(void *sink, int64_t step, const struct val_result *v) {
     struct tensorboard *t = sink;
-    begin_event(t, step);
-    size_t summary = open_message(t, EVENT_SUMMARY);
+    event_begin(t, step);
+    size_t summary = proto_open(&t->event, EVENT_SUMMARY);
 #define TAG(key, ...) "val/" #key,
     static const char *const tags[VAL_METRICS] = {VAL_METRICS_LIST(TAG)};
 #undef TAG
     for (int i = 0; i < VAL_METRICS; i++)
-        if (i == VAL_AT_loss || !isnan(v->of[i])) put_scalar(t, tags[i], v->of[i]);
-    close_message(t, summary);
-    return end_event(t);
+        if (i == VAL_AT_loss || !isnan(v->of[i])) event_scalar(t, tags[i], v->of[i]);
+    proto_close(&t->event, summary);
+    return event_end(t);
 }
 
 static enum error tensorboard_flush(void *sink, bool settled) {

@@ -248,19 +248,27 @@ static bool temporary_lock(const char *path, int how, int *fd) {
     return false;
 }
 
-static void temporary_sweep(const char *root, const char *prefix, struct pool *pool) {
-    DIR *dir = opendir(root);
-    for (struct dirent *e; dir && (e = readdir(dir));) {
-        char *path =
-            strncmp(e->d_name, prefix, strlen(prefix)) == 0 ? pool_printf(pool, "%s/%s", root, e->d_name) : NULL;
+int file_count_owned(const char *folder, const char *prefix, bool sweep) {
+    int owned = 0, fd;
+    struct pool *pool;
+    DIR *dir = opendir(folder);
+    if (!dir || pool_create(&pool) != ERR_NONE) pool = NULL;
+    for (struct dirent *e; pool && (e = readdir(dir));) {
+        const char *path =
+            strncmp(e->d_name, prefix, strlen(prefix)) ? NULL : pool_printf(pool, "%s/%s", folder, e->d_name);
         struct stat st;
-        int fd;
-        if (!path || lstat(path, &st) != 0 || st.st_uid != geteuid()) continue;
-        if (!temporary_lock(path, LOCK_NB, &fd)) continue;
-        if (file_remove_tree(path) != ERR_NONE) log_warn("%s", error_message());
+        if (!path || lstat(path, &st) != 0) continue;
+        if (!temporary_lock(path, LOCK_NB, &fd)) {
+            owned += errno == EWOULDBLOCK;
+            continue;
+        }
+        bool remove = sweep && st.st_uid == geteuid();
+        if (remove && file_remove_tree(path) != ERR_NONE) log_warn("%s", error_message());
         close(fd);
     }
+    pool_free(pool);
     if (dir) closedir(dir);
+    return owned;
 }
 
 /* Between its making and its lock somebody else may take it for an abandoned one. */
@@ -269,7 +277,7 @@ enum error file_make_temporary(const char *name, struct pool *pool, char **out) 
     if (!root || !*root) root = "/tmp";
     char *prefix = pool_printf(pool, "engine-%s-", name);
     if (!prefix) return ERR_MEMORY;
-    temporary_sweep(root, prefix, pool);
+    (void)file_count_owned(root, prefix, true);
     for (;;) {
         int fd;
         char *path = pool_printf(pool, "%s/%sXXXXXX", root, prefix);
@@ -313,6 +321,14 @@ const char *file_of_code(void) {
     if (!dladdr1((void *)(uintptr_t)file_of_code, &info, &map, RTLD_DL_LINKMAP)) return "/proc/self/exe";
     const char *name = ((const struct link_map *)map)->l_name;
     return *name ? name : "/proc/self/exe";
+}
+
+bool file_line(const char *path, char *out, size_t n) {
+    FILE *f = fopen(path, "re");
+    bool found = f && fgets(out, (int)n, f);
+    if (f) fclose(f);
+    out[found ? strcspn(out, "\n") : 0] = '\0';
+    return found;
 }
 
 bool file_exists(const char *path) {

@@ -51,6 +51,9 @@ MUST_CHECK enum error file_make_folders(const char *path);
 /* Creates an empty folder with a unique name that begins with engine-NAME, in TMPDIR. First it removes folders with
  * this name whose processes were killed. The path lies in the pool. */
 MUST_CHECK enum error file_make_temporary(const char *name, struct pool *pool, char **out);
+/* The folders in 'folder' whose names begin with 'prefix' are their makers', who have locked them for as long as they live.
+ * Counts these; with 'sweep' the others of this user are removed. */
+int file_count_owned(const char *folder, const char *prefix, bool sweep);
 /* Gives it another name, by which it stays; path is where it is then, in the pool. */
 void file_keep_temporary(struct pool *pool, char **path);
 /* Removes a folder and all in it; follows no links. Missing is fine. */
@@ -62,6 +65,8 @@ bool file_lock(int fd);
 bool file_is_locked(const char *path);
 /* The file that this code was loaded from: the shared library, or the program where it stands alone. */
 const char *file_of_code(void);
+/* The first line of a small file, without its end; "" and false: there is none. */
+bool file_line(const char *path, char *out, size_t n);
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
 /* Whether both paths lead to one file or folder. */

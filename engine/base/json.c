@@ -5,6 +5,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/text.h"
+#include "engine/base/utf8.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -187,14 +188,6 @@ static bool json_hex4(struct reader *r, uint32_t *out) {
     return true;
 }
 
-static char *utf8_put(char *to, uint32_t code) {
-    int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-    static const unsigned char lead[] = {0, 0xC0, 0xE0, 0xF0};
-    *to++ = (char)(lead[more] | code >> (6 * more));
-    while (more--) *to++ = (char)(0x80 | (code >> (6 * more) & 0x3F));
-    return to;
-}
-
 /* After "\u". A pair of surrogates is one character; one alone is none. */
 static enum error read_unicode(struct reader *r, char **to) {
     uint32_t code, low;
@@ -207,7 +200,7 @@ static enum error read_unicode(struct reader *r, char **to) {
         return json_wrong(r, "half a surrogate pair");
     }
     if (!code) return json_wrong(r, "NUL in a string");
-    *to = utf8_put(*to, code);
+    *to += utf8_put(code, *to);
     return ERR_NONE;
 }
 

@@ -1,6 +1,8 @@
 /* Numbers with units, nearest names, and figures for people. */
 #include "engine/base/text.h"
 
+#include "engine/base/utf8.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -172,18 +174,13 @@ const char *text_nearest(const char *name, const char *const *names, int n) {
 /* ---- characters ---- */
 
 size_t text_utf8(const char *text, size_t n) {
-    const unsigned char *p = (const unsigned char *)text;
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (p[0] < 0x80) return 1;
-    size_t need = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
-    if (p[0] < 0xC2 || p[0] > 0xF4 || n < need) return 0;
-    uint32_t code = p[0] & (0x7Fu >> need);
-    for (size_t i = 1; i < need; i++) {
-        if ((p[i] & 0xC0) != 0x80) return 0;
-        code = code << 6 | (p[i] & 0x3F);
-    }
-    bool surrogate = code >= 0xD800 && code < 0xE000;
-    return code < least[need] || surrogate || code > 0x10FFFF ? 0 : need;
+    struct utf8 u = {0};
+    bool done = false;
+    size_t k = 0;
+    if ((unsigned char)*text < 0x80) return 1;
+    while (!done && k < n)
+        if (!utf8_feed(&u, (unsigned char)text[k++], &done)) return 0;
+    return done ? k : 0;
 }
 
 int text_columns(const char *s) {

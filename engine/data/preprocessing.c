@@ -6,7 +6,7 @@
 #include "engine/base/log.h"
 #include "engine/data/columns.h"
 #include "engine/data/picture.h"
-#include "engine/data/utf8.h"
+#include "engine/base/utf8.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/data/input.h"
-#include "engine/data/utf8.h"
+#include "engine/base/utf8.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -1,6 +1,8 @@
 /* The kinds of devices, and how many cores there are for them. */
 #include "engine/device/device.h"
 
+#include "engine/base/file.h"
+
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,24 +31,20 @@ const struct device_ops *device_find(const char *name) {
 }
 
 /* ---- cores ---------------------------------------------------------------------------------- */
-static bool read_line(const char *folder, const char *file, char *line, int size) {
+static bool folder_line(const char *folder, const char *file, char *line, size_t size) {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", folder, file);
-    FILE *f = fopen(path, "re");
-    if (!f) return false;
-    bool got = fgets(line, size, f) != NULL;
-    fclose(f);
-    return got;
+    return file_line(path, line, size);
 }
 
 /* Cores that the quota of one cgroup folder allows, rounded up; 0: no quota there. */
 static int quota_of_folder(const char *folder) {
     char a[64], b[64];
     long long quota = 0, period = 0;
-    if (read_line(folder, "cpu.max", a, sizeof a)) { /* version 2: "200000 100000" or "max 100000" */
+    if (folder_line(folder, "cpu.max", a, sizeof a)) { /* version 2: "200000 100000" or "max 100000" */
         if (sscanf(a, "%lld %lld", &quota, &period) != 2) return 0;
-    } else if (read_line(folder, "cpu.cfs_quota_us", a, sizeof a) &&
-               read_line(folder, "cpu.cfs_period_us", b, sizeof b)) {
+    } else if (folder_line(folder, "cpu.cfs_quota_us", a, sizeof a) &&
+               folder_line(folder, "cpu.cfs_period_us", b, sizeof b)) {
         quota = strtoll(a, NULL, 10), period = strtoll(b, NULL, 10);
     }
     if (quota <= 0 || period <= 0) return 0;

@@ -9,7 +9,6 @@
 #include "engine/save/init.h"
 #include "engine/save/run_record.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -423,43 +422,18 @@ enum error checkpoint_load(const char *path, struct checkpoint_view *v) {
 
 /* ---- the rest ---- */
 
-/* A saver holds a lock on its folder, and on its temporary folder; the kernel takes it back when the process ends,
- * however it does. */
-static bool folder_is_held(const char *path, bool sweep) {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) return false;
-    bool held = flock(fd, LOCK_EX | LOCK_NB) != 0;
-    if (!held && sweep && file_remove_tree(path) != ERR_NONE) log_warn("cannot remove '%s': %s", path, error_message());
-    close(fd);
-    return held;
-}
-
-/* How many of the temporary folders are somebody's; the others go, if they are to be swept. */
-static int folders_count_held(const char *folder, bool sweep) {
-    int held = 0;
-    struct pool *pool;
-    DIR *dir = opendir(folder);
-    if (!dir) return 0;
-    if (pool_create(&pool) == ERR_NONE) {
-        for (struct dirent *e; (e = readdir(dir));) {
-            bool temporary = !strncmp(e->d_name, TEMPORARY_PREFIX, strlen(TEMPORARY_PREFIX));
-            char *path = temporary ? pool_printf(pool, "%s/%s", folder, e->d_name) : NULL;
-            held += path && folder_is_held(path, sweep);
-        }
-        pool_free(pool);
-    }
-    closedir(dir);
-    return held;
-}
-
 void checkpoint_sweep(const char *folder) {
-    (void)folders_count_held(folder, true);
+    (void)file_count_owned(folder, TEMPORARY_PREFIX, true);
 }
 
 bool checkpoint_is_written(const char *folder) {
-    return folders_count_held(folder, false) > 0;
+    return file_count_owned(folder, TEMPORARY_PREFIX, false) > 0;
 }
 
+/* A saver holds a lock on its folder; the kernel takes it back when the process ends, however it does. */
 bool checkpoint_has_saver(const char *folder) {
-    return folder_is_held(folder, false);
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    bool held = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0;
+    if (fd >= 0) close(fd);
+    return held;
 }

@@ -1,6 +1,7 @@
 #include "engine/tell/environment.h"
 
 #include "engine/base/digest.h"
+#include "engine/base/file.h"
 #include "engine/base/process.h"
 #include "engine/base/version.h"
 #include "engine/device/device.h"
@@ -15,15 +16,6 @@
 
 bool environment_load(double out[LOADS]) {
     return getloadavg(out, LOADS) == LOADS;
-}
-
-static const char *first_line(const char *path, char *out, size_t n) {
-    FILE *f = fopen(path, "re");
-    bool found = f && fgets(out, (int)n, f);
-    if (f) fclose(f);
-    if (!found) return NULL;
-    out[strcspn(out, "\n")] = '\0';
-    return out;
 }
 
 static void put_host(struct json *j) {
@@ -44,8 +36,9 @@ static void put_machine(struct json *j) {
     json_string(j, "processor", processor_here(text, sizeof text));
     json_int(j, "cores", device_host_cores());
     json_int(j, "cores_online", sysconf(_SC_NPROCESSORS_ONLN));
-    json_string(j, "governor", first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", text, sizeof text));
-    json_string(j, "quota", first_line("/sys/fs/cgroup/cpu.max", text, sizeof text));
+    json_string(j, "governor",
+                file_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", text, sizeof text) ? text : NULL);
+    json_string(j, "quota", file_line("/sys/fs/cgroup/cpu.max", text, sizeof text) ? text : NULL);
     json_int(j, "memory", (int64_t)host_memory());
     json_string(j, "kernel", known ? system.release : NULL);
     put_host(j);

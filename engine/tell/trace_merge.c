@@ -9,7 +9,6 @@
 #include "engine/base/file.h"
 #include "engine/tell/trace_file.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -243,20 +242,6 @@ static void merging_write(struct trace_merging *m) {
     fprintf(m->out, "\n]}\n");
 }
 
-static enum error write_stream(struct trace_merging *m, const struct file_new *f) {
-    TRY(file_new_stream(f, &m->out));
-    merging_write(m);
-    bool whole = !ferror(m->out);
-    whole = fclose(m->out) == 0 && whole;
-    return whole ? ERR_NONE : FAIL(ERR_IO, "cannot write '%s': %s", f->path, strerror(errno));
-}
-
-static enum error write_file(struct trace_merging *m, const char *path) {
-    struct file_new f;
-    TRY(file_new_open(&f, path));
-    return file_new_close(&f, write_stream(m, &f));
-}
-
 enum error trace_merge(const struct trace_rank *ranks, int n, struct pool *pool, const char *path) {
     struct trace_merging m = {.ranks = ranks, .n = n, .zero = INT64_MAX};
     m.lists = pool_alloc(pool, (size_t)n * sizeof *m.lists);
@@ -265,5 +250,9 @@ enum error trace_merge(const struct trace_rank *ranks, int n, struct pool *pool,
         TRY(make_list(&m, &ranks[i], pool, &m.lists[i]));
         if (m.lists[i].count && m.lists[i].items[0].ts < m.zero) m.zero = m.lists[i].items[0].ts;
     }
-    return write_file(&m, path);
+    struct file_text text;
+    TRY(file_text_open(&text));
+    m.out = text.out;
+    merging_write(&m);
+    return file_text_save(&text, ERR_NONE, path);
 }

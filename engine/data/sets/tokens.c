@@ -1,7 +1,7 @@
 /* tokens: numbers that another program has made of a text, one after the other with no header, of
  * 16 bits without a sign or 32 bits with one, little end first. */
 #include "engine/data/tokens.h"
-#include "engine/data/utf8.h"
+#include "engine/base/utf8.h"
 
 #include "engine/base/text.h"
 

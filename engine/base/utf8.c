@@ -1,5 +1,5 @@
 /* UTF-8. */
-#include "engine/data/utf8.h"
+#include "engine/base/utf8.h"
 
 bool utf8_feed(struct utf8 *u, unsigned char byte, bool *done) {
     *done = false;

@@ -37,6 +37,18 @@ static const struct config_field bucket_fields[] = {
 };
 static SECTION(bucket, "cap", "How many bytes of gradients travel in one message; used in modes ddp and dp");
 
+static const struct config_field outer_fields[] = {
+    {"lr", CONFIG_REAL, offsetof(struct outer_config, lr), "off",
+     "Learning rate of the outer step: the weights go from where they were at the last meeting towards the mean by "
+     "this "
+     "share of the way, and by what momentum adds (DiLoCo, arXiv:2311.08105, has 0.7). off: they become the mean",
+     .min = 1e-9, .max = 10, .choices = "off"},
+    {"momentum", CONFIG_REAL, offsetof(struct outer_config, momentum), "0.9", "Nesterov momentum of the outer step",
+     .max = 1},
+    {.key = NULL},
+};
+static SECTION(outer, "lr", "An optimizer over meetings, with ddp.sync.every (DiLoCo)");
+
 static const struct config_field sync_fields[] = {
     {"every", CONFIG_INT, offsetof(struct sync_config, every), "1",
      "Number of steps between two exchanges. 1: gradients are shared in every step; more: each device makes these "
@@ -48,6 +60,7 @@ static const struct config_field sync_fields[] = {
     {"state", CONFIG_ENUM, offsetof(struct sync_config, state), "local",
      "The optimizer's state if 'every' is more than 1: local to each device, or averaged with the weights",
      .choices = "local|average"},
+    {"outer", CONFIG_SECTION, offsetof(struct sync_config, outer), .extra = &outer_section},
     {.key = NULL},
 };
 static SECTION(sync, "every", "How often devices exchange gradients or weights; used in mode ddp");

@@ -22,6 +22,9 @@ struct ddp_config {
         int64_t every;    /* steps */
         const char *with; /* a way of mode ddp: all | neighbour */
         int state;        /* enum sync_state */
+        struct outer_config {
+            double lr, momentum; /* lr 0: there is no outer step */
+        } outer;
     } sync;
     bool overlap;
 };

@@ -12,6 +12,16 @@
  * The sums of the k steps (loss, correct, samples) follow in a message of 24 k bytes: what is reported
  * of a step is about the whole batch, but is known only at the next meeting.
  *
+ * With ddp.sync.outer the mean is not where the weights go but where they are drawn to (DiLoCo, Douillard et al. 2023,
+ * arXiv:2311.08105): of theta, the weights at the last meeting, and the mean w of all ranks',
+ *
+ *   d = theta - w            the outer gradient
+ *   b = momentum * b + d     begins as zero
+ *   theta = theta - lr * (d + momentum * b)
+ *
+ * as torch.optim.SGD with nesterov. Every rank has the same theta, b and w, and so computes the same; no byte more
+ * travels. It keeps two more sets of weights.
+ *
  * It is another algorithm than ddp, with other results: in between, weights drift apart, and the
  * mean of what W ranks have learned in k steps is not what one would have learned by k steps of
  * their mean gradient. Order of additions and meetings are functions of the configuration, so a run
@@ -22,6 +32,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/device/runtime.h"
+#include "engine/settings/exchange.h"
 #include "engine/settings/resolve.h"
 
 #include <math.h>
@@ -36,14 +47,27 @@ struct share {
     double *sums; /* of each step, and after them whether a rank was asked to stop */
     struct step_sums *known;
     bool stop;
+    float *theta, *momentum; /* of the outer step: weights at the last meeting, and b; NULL: there is none */
+    bool began;              /* theta is what it says */
 };
 
 /* A checkpoint has rank 0's state alone. */
 static void warn_of_resume(const struct share *l) {
     const struct trainer *t = l->m->t;
     if (t->rank > 0 || !t->job->resume || t->job->task != JOB_TRAIN) return;
+    if (l->theta) log_warn("the outer step's momentum is in no checkpoint: it begins at zero");
     if (l->state || t->standing.ranks == 1 || t->optim->nslots == 0) return;
     log_warn("the optimizer's state in the checkpoint is rank 0's: all ranks continue from that state");
+}
+
+static enum error outer_open(struct share *l) {
+    void *memory;
+    size_t bytes = (size_t)l->m->t->model->arena_floats * sizeof *l->theta;
+    TRY(memory_alloc(bytes, &memory));
+    l->theta = memory;
+    TRY(memory_alloc(bytes, &memory));
+    l->momentum = memory;
+    return ERR_NONE;
 }
 
 enum error average_open(struct mode *m) {
@@ -57,6 +81,7 @@ enum error average_open(struct mode *m) {
     l->sums = memory;
     TRY(memory_alloc(most * sizeof *l->known, &memory));
     l->known = memory;
+    if (t->config->ddp.sync.outer.lr > 0) TRY(outer_open(l));
     warn_of_resume(l);
     return ERR_NONE;
 }
@@ -66,6 +91,8 @@ void average_close(struct mode *m) {
     if (!l) return;
     memory_free(l->sums);
     memory_free(l->known);
+    memory_free(l->theta);
+    memory_free(l->momentum);
     memory_free(l);
 }
 
@@ -81,6 +108,9 @@ void average_describe(const struct mode *m, char *line, size_t size) {
              !has_state ? ""
              : l->state ? ", optimizer state too"
                         : ", optimizer state local");
+    const struct outer_config *outer = &l->m->t->config->ddp.sync.outer;
+    used = strlen(line);
+    if (l->theta) snprintf(line + used, size - used, ", outer step (lr %g, momentum %g)", outer->lr, outer->momentum);
 }
 
 /* ---- a step alone ---- */
@@ -103,6 +133,16 @@ static void hold_sums(struct share *l) {
 }
 
 /* ---- a meeting ---- */
+
+/* w: the mean of all ranks' weights, which become the new theta. */
+static void outer_step(const struct outer_config *c, float *theta, float *b, float *w, int64_t n) {
+    float lr = (float)c->lr, momentum = (float)c->momentum;
+    for (int64_t i = 0; i < n; i++) {
+        float d = theta[i] - w[i];
+        b[i] = momentum * b[i] + d;
+        w[i] = theta[i] = theta[i] - lr * (d + momentum * b[i]);
+    }
+}
 
 static enum error average_arena(struct share *l, float *arena, enum move_by by) {
     bool weights = arena == l->m->t->arena.values;
@@ -136,6 +176,8 @@ static enum error weights_average(struct share *l, enum move_by by) {
     struct trainer *t = l->m->t;
     group_note(l->m->team.group, l->m->how->plan.after[0].doing, t->at.step);
     TRY(average_arena(l, t->arena.values, by));
+    if (l->theta)
+        outer_step(&t->config->ddp.sync.outer, l->theta, l->momentum, t->arena.values, t->model->arena_floats);
     for (int i = 0; l->state && i < t->optim->nslots; i++) TRY(average_arena(l, t->arena.slots[i], by));
     return share_sums(l);
 }
@@ -145,6 +187,8 @@ enum error average_update(struct mode *m) {
     struct trainer *t = m->t;
     int64_t mark = clock_ns(), done = t->at.step + 1;
     bool all = trainer_meets(t, done);
+    if (l->theta && !l->began) memcpy(l->theta, t->arena.values, (size_t)t->model->arena_floats * sizeof *l->theta);
+    l->began = true;
     TRY(step_alone(t));
     hold_sums(l);
     trainer_phase(t, PHASE_UPDATE, &mark);
@@ -168,6 +212,12 @@ static void average_check(struct resolve *r) {
     const struct run_config *c = r->c;
     const struct device_ops *kind = device_find(c->devices.kind);
     if (c->ddp.sync.state == SYNC_AVERAGE) resolve_needs(r, "ddp.sync.state", "ddp.sync.every");
+    resolve_clash(r, c->ddp.sync.outer.lr > 0 && c->ddp.sync.every == 1, "ddp.sync.outer.lr",
+                  "an outer step is taken where devices meet after several steps, but ddp.sync.every is 1\n"
+                  "set ddp.sync.every: 50, or leave ddp.sync.outer out");
+    resolve_clash(r, c->ddp.sync.outer.lr > 0 && strcmp(c->ddp.sync.with, "all") != 0, "ddp.sync.outer.lr",
+                  "an outer step is taken by all devices from one mean, but ddp.sync.with is '{ddp.sync.with}' "
+                  "({at ddp.sync.with})\nuse ddp.sync.with: all, or leave ddp.sync.outer out");
     if (c->ddp.sync.every == 1 && !strcmp(c->ddp.sync.with, "all")) return;
     if (!c->sharing.plan.alone) refuse_sync(r, "mode", "mode is not 'ddp'", "use mode ddp, or ddp.sync: 1");
     if (c->deterministic == DETERMINISTIC_BITWISE)

@@ -90,12 +90,27 @@ static void mean_of_pairs(double v[RANKS][FEATURES], int meeting) {
 
 struct meetings {
     int every, eval; /* after every so many steps, and after those of a multiple of 'eval', which are of all ranks */
-    bool state, pairs;
+    bool state, pairs, outer;
 };
+
+/* An outer step of rate 0.5 and Nesterov's momentum 0.5, from the weights at the last meeting. */
+struct outer {
+    double theta[FEATURES], b[FEATURES];
+};
+
+static void outer_by_hand(struct outer *o, double w[RANKS][FEATURES]) {
+    for (int i = 0; i < FEATURES; i++) {
+        double d = exact(o->theta[i] - w[0][i]);
+        o->b[i] = exact(0.5 * o->b[i] + d);
+        o->theta[i] = exact(o->theta[i] - 0.5 * exact(d + 0.5 * o->b[i]));
+        for (int r = 0; r < ranks; r++) w[r][i] = o->theta[i];
+    }
+}
 
 static void train_by_hand(struct by_hand *h, const struct meetings *m, uint64_t seed) {
     struct sampler s = {.size = SAMPLES, .batch = BATCH, .shards = ranks, .shuffle = true, .seed = seed};
     int64_t order[2 * SAMPLES], per_epoch = sampler_steps(&s);
+    struct outer outer = {{first_weights[0], first_weights[1]}, {0}};
     memset(h, 0, sizeof *h);
     for (int r = 0; r < ranks; r++) memcpy(h->w[r], first_weights, sizeof first_weights);
     for (int step = 0; step < STEPS; step++) {
@@ -108,6 +123,7 @@ static void train_by_hand(struct by_hand *h, const struct meetings *m, uint64_t 
             mean_of_pairs(h->w, step / m->every);
         else
             mean(h->w);
+        if (m->outer) outer_by_hand(&outer, h->w);
         if (!m->state) continue;
         if (m->pairs && !all)
             mean_of_pairs(h->slot, step / m->every);
@@ -166,9 +182,10 @@ static void as_by_hand(void **state) {
                 {2, {2, 1000, .pairs = false}, "4"},    {2, {4, 3, .pairs = false}, "2"},
                 {2, {3, 1000, .pairs = false}, "2"},    {2, {1, 1000, .pairs = true}, "2"},
                 {4, {1, 1000, .pairs = true}, "4"},     {4, {2, 1000, .pairs = true}, "4"},
-                {4, {1, 3, .pairs = true}, "4"}};
+                {4, {1, 3, .pairs = true}, "4"},        {2, {2, 1000, .outer = true}, "2"},
+                {2, {3, 1000, .outer = true}, "2"},     {2, {3, 2, .outer = true}, "2"}};
     write_data();
-    char data[700], model[700], sync[96], eval[64], batch[64], devices[32];
+    char data[700], model[700], sync[128], eval[64], batch[64], devices[32];
     snprintf(data, sizeof data, "data={train: '%s', val: '%s', normalize: off, normalize_target: false}",
              scratch_path("toy.csv"), scratch_path("toy.csv"));
     snprintf(model, sizeof model, "model={layers: [{linear: {units: 1, bias: false}}], init: '%s'}",
@@ -180,8 +197,9 @@ static void as_by_hand(void **state) {
             m.state = average;
             ranks = ways[i].ranks;
             train_by_hand(&h, &m, 3);
-            snprintf(sync, sizeof sync, "ddp.sync={every: %d, with: %s, state: %s}", m.every,
-                     m.pairs ? "neighbour" : "all", average ? "average" : "local");
+            snprintf(sync, sizeof sync, "ddp.sync={every: %d, with: %s, state: %s%s}", m.every,
+                     m.pairs ? "neighbour" : "all", average ? "average" : "local",
+                     m.outer ? ", outer: {lr: 0.5, momentum: 0.5}" : "");
             snprintf(eval, sizeof eval, "eval=%dst", m.eval);
             snprintf(batch, sizeof batch, "batch={size: %d, shards: %s}", BATCH, ways[i].shards);
             snprintf(devices, sizeof devices, "devices=cpu:%d", ranks);
@@ -369,6 +387,8 @@ static void refused(void **state) {
         {"ddp.sync=0", "'ddp.sync' must be an integer >= 1"},
         {"ddp.sync={every: 2, state: none}", "'ddp.sync.state' must be one of local, average"},
         {"ddp.sync={every: 2, with: neighbor}", "did you mean 'neighbour'?"},
+        {"ddp.sync={every: 1, outer: 0.7}", "but ddp.sync.every is 1"},
+        {"ddp.sync={every: 2, with: neighbour, outer: 0.7}", "but ddp.sync.with is 'neighbour'"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const char *devices = strstr(bad[i][0], "single") ? "devices=cpu:1" : "devices=cpu:2";

@@ -77,6 +77,8 @@ static const struct row {
     {"ddp.sync.every=2", PLACE},
     {"ddp.sync.with=neighbour", PLACE, {"ddp.sync.every=2"}},
     {"ddp.sync.state=average", PLACE, {"ddp.sync.every=2"}},
+    {"ddp.sync.outer.lr=0.7", PLACE, {"ddp.sync.every=2"}},
+    {"ddp.sync.outer.momentum=0.5", PLACE, {"ddp.sync.every=2", "ddp.sync.outer.lr=0.7"}},
     {"ddp.overlap=false", PLACE},
     {"comm.backend=host", PLACE},
     {"comm.link=tcp", PLACE},

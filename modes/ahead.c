@@ -272,7 +272,7 @@ enum error ahead_scatter(struct ahead *a, float *arena) {
 enum error ahead_open(struct mode *m, struct ahead **out) {
     struct pool *pool;
     const struct move *move = &m->how->plan.after[0];
-    bool apart = m->t->device && device_runtime(m->t->device)->apart;
+    bool apart = device_find(m->t->config->devices.kind)->runtime->apart; /* of all ranks: a server's own is the host */
     TRY(pool_create(&pool));
     struct ahead *a = pool_alloc(pool, sizeof *a);
     if (!a) {

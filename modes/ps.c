@@ -99,6 +99,9 @@ static void ps_check(struct resolve *r) {
         config_error(r->e, servers, false, "%lld servers on workers, but there %s %d (%s)\nuse ps.place: apart",
                      (long long)r->c->ps.servers, r->c->devices.count == 1 ? "is" : "are", r->c->devices.count,
                      resolve_place(r, resolve_find(r, "devices")));
+    resolve_clash(r, r->c->ps.staleness && r->c->run.elastic.min > 0, "run.elastic.min",
+                  "'run.elastic' needs steps that do not depend on the number of devices, but here each gradient is an "
+                  "update of its own (ps.staleness, {at ps.staleness})\nuse run.restarts, or ps.staleness: 0");
     resolve_clash(r, r->c->ps.hosts != SERVERS_FIRST && r->c->ps.place == PS_WORKERS, "ps.hosts",
                   "ps.hosts '{ps.hosts}' is for servers apart, but these are on workers ({at ps.place})\n"
                   "use ps.place: apart, or leave ps.hosts out");

@@ -275,6 +275,27 @@ static void servers_on_hosts(void **state) {
     }
 }
 
+/* A server that does not wait, on a host of its own, has the bits of one host in turn. */
+static void a_server_that_does_not_wait(void **state) {
+    (void)state;
+    static struct program p;
+    const char *extra[] = {
+        "--json", "--set", "train=40st", "--set", "mode=ps", "--set", "ps={hosts: own, staleness: 2}", NULL};
+    const char *words[PROGRAM_ARGS] = {"run", "--json"};
+    char dir[600];
+    int n = 2;
+    for (int i = 0; i < COMMON; i++) words[n++] = common[i];
+    snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("one-stale"));
+    const char *const own[] = {dir, "train=40st", "mode=ps", "ps.staleness=2", "devices=cpu:6"};
+    for (int i = 0; i < 5; i++) words[n++] = "--set", words[n++] = own[i];
+    program_start(&p, words);
+    assert_true(program_wait(&p, 60));
+    if (p.code) fail_msg("one host: %s", p.err);
+    run_hosts("stale", "none", extra, 60);
+    all_end_well();
+    assert_string_equal(hash_of_hosts(), program_string(&p, "weights_sha256"));
+}
+
 /* A worker is lost, and the others go on; a host with a server is lost, and comes back. */
 static void servers_and_losses(void **state) {
     (void)state;
@@ -335,6 +356,7 @@ int main(void) {
                                        cmocka_unit_test(hung_master),
                                        cmocka_unit_test(a_fault_strikes_once),
                                        cmocka_unit_test(servers_on_hosts),
+                                       cmocka_unit_test(a_server_that_does_not_wait),
                                        cmocka_unit_test(servers_and_losses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

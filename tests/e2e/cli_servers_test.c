@@ -288,14 +288,18 @@ static void refusals(void **state) {
         {"comm.compress=powersgd", "this kind makes its sums by exchanges among all ranks, but servers stand apart"},
         {"comm.order=ring", "order 'ring' adds in a circle of ranks, which servers do not form"},
         {"comm.algorithm=tree", "algorithm 'tree' is for gradients that all ranks add"},
+        {"ps.staleness=2\trun.elastic=1", "here each gradient is an update of its own (ps.staleness, set by --set)"},
         {"ps={servers: 2, hosts: own}", "2 servers on hosts of their own, of 1 (by default), leave none to compute"},
         {"ps={servers: 2, hosts: spread, place: workers}", "ps.hosts 'spread' is for servers apart"},
         {"sync_batchnorm=true", "servers apart compute nothing (by default)\n      hint: use ps.place: workers"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        char set[128], *tab;
+        snprintf(set, sizeof set, "%s", of[i].set);
+        if ((tab = strchr(set, '\t'))) *tab = '\0';
         program_run(&p, 30, "run", "--set", "data=digits", "--set", "model=mlp", "--set", "mode=ps", "--set",
-                    "devices=cpu:2", "--set", of[i].set, NULL);
+                    "devices=cpu:2", "--set", set, tab ? "--set" : NULL, tab ? tab + 1 : NULL, NULL);
         assert_int_equal(p.code, 78);
         if (!strstr(p.err, of[i].says)) fail_msg("%s: %s", of[i].set, p.err);
     }

@@ -15,7 +15,7 @@
 
 enum { LARGE = 16 << 20, LARGE_CALLS = 8, SMALL = 256, SMALL_CALLS = 2001 }; /* elements of 4 bytes */
 
-static void need(enum error err, const char *what) {
+static void seals_need(enum error err, const char *what) {
     char words[ERROR_WORDS];
     if (!err) return;
     fprintf(stderr, "bench_seals: %s: %s\n", what, error_words(words, sizeof words));
@@ -28,8 +28,8 @@ static double processor_us(void) {
     return 1e6 * (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-static void add_up(struct group *g, float *buf, int64_t n) {
-    need(group_all_reduce(g, GROUP_INLINE, buf, n, DTYPE_F32, REDOP_SUM), "all_reduce");
+static void seals_reduce(struct group *g, float *buf, int64_t n) {
+    seals_need(group_all_reduce(g, GROUP_INLINE, buf, n, DTYPE_F32, REDOP_SUM), "all_reduce");
 }
 
 static int double_compare(const void *a, const void *b) {
@@ -37,20 +37,20 @@ static int double_compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static void large_measure(struct group *g, float *buf) {
-    for (int i = 0; i < 2; i++) add_up(g, buf, LARGE);
+static void seals_measure_large(struct group *g, float *buf) {
+    for (int i = 0; i < 2; i++) seals_reduce(g, buf, LARGE);
     double used = processor_us();
     int64_t began = clock_ns();
-    for (int i = 0; i < LARGE_CALLS; i++) add_up(g, buf, LARGE);
+    for (int i = 0; i < LARGE_CALLS; i++) seals_reduce(g, buf, LARGE);
     double took = (double)(clock_ns() - began) / 1e3;
     printf("%.0f %.0f ", (processor_us() - used) / LARGE_CALLS, took / LARGE_CALLS);
 }
 
-static void small_measure(struct group *g, float *buf) {
+static void seals_measure_small(struct group *g, float *buf) {
     static double us[SMALL_CALLS];
     for (int i = 0; i < SMALL_CALLS; i++) {
         int64_t began = clock_ns();
-        add_up(g, buf, SMALL);
+        seals_reduce(g, buf, SMALL);
         us[i] = (double)(clock_ns() - began) / 1e3;
     }
     qsort(us, SMALL_CALLS, sizeof *us, double_compare);
@@ -76,15 +76,15 @@ int main(int argc, char **argv) {
                                 .token = secret,
                                 .round = "ranks",
                                 .timeout = 60};
-    need(station_open(&at, &station), "meet");
+    seals_need(station_open(&at, &station), "meet");
     struct group_params p = *station_group(station);
     p.algorithm = "auto";
     p.timeout = 60;
     for (p.secure = SECURE_OFF; strcmp(secure_names[p.secure], argv[2]) != 0;) p.secure++;
-    need(group_open(&p, &g), "open");
+    seals_need(group_open(&p, &g), "open");
     float *buf = calloc(LARGE, sizeof *buf);
-    large_measure(g, buf);
-    small_measure(g, buf);
+    seals_measure_large(g, buf);
+    seals_measure_small(g, buf);
     group_close(g);
     station_close(station);
     free(buf);

@@ -67,7 +67,8 @@ static void simulate_row_print(const struct simulate_row *r, FILE *out) {
 }
 
 /* Prints the law of scaling for the rows of a line, which differ in their devices alone: the share of the work that they divide, and, for the same work on more devices, how Karp and Flatt's serial share goes from the fewest to the most. */
-static void print_law(const struct simulate_options *o, const struct simulate_row *rows, int n, int line, FILE *out) {
+static void simulate_print_law(const struct simulate_options *o, const struct simulate_row *rows, int n, int line,
+                               FILE *out) {
     int devices[LIST_MOST], count = 0;
     double seconds[LIST_MOST], serial[2] = {(double)NAN, (double)NAN};
     const struct simulate_row *first = NULL;
@@ -94,15 +95,16 @@ static void print_law(const struct simulate_options *o, const struct simulate_ro
     fprintf(out, "\n");
 }
 
-static void print_laws(const struct simulate_options *o, const struct simulate_row *rows, int n, FILE *out) {
+/* After the table, for each line of it (its rows at all numbers of devices), the laws that fit it. */
+static void simulate_print_laws(const struct simulate_options *o, const struct simulate_row *rows, int n, FILE *out) {
     int lines = 0;
     for (int i = 0; i < n; i++) lines = rows[i].line >= lines ? rows[i].line + 1 : lines;
     fprintf(out, "\n");
-    for (int line = 0; line < lines; line++) print_law(o, rows, n, line, out);
+    for (int line = 0; line < lines; line++) simulate_print_law(o, rows, n, line, out);
 }
 
 /* Below which size one server is as good as a ring. */
-static void print_crossover(const struct simulate_options *o, FILE *out) {
+static void simulate_print_crossover(const struct simulate_options *o, FILE *out) {
     int most = 1;
     char bytes[32];
     for (int i = 0; i < o->ndevices; i++) most = o->devices[i] > most ? (int)o->devices[i] : most;
@@ -157,8 +159,8 @@ enum error simulate_show(const struct simulate_options *o, const struct step_sou
     if (!o->json) {
         simulate_print_head(o, s, out);
         for (int i = 0; i < n; i++) simulate_row_print(&rows[i], out);
-        print_laws(o, rows, n, out);
-        print_crossover(o, out);
+        simulate_print_laws(o, rows, n, out);
+        simulate_print_crossover(o, out);
     }
     return fflush(out) == 0 ? ERR_NONE : FAIL(ERR_IO, "cannot write the table");
 }

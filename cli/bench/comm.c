@@ -27,7 +27,7 @@ static double comm_memory_available(void) {
 }
 
 /* Checks that the algorithm can add in the order that --order names. */
-static enum error check_order(const struct bench_comm *o) {
+static enum error comm_check_order(const struct bench_comm *o) {
     const struct algo_ops *algo = algo_find(o->algorithm);
     bool ring = o->order && !strcmp(o->order, "ring");
     if (!algo || !o->order || algo->orders[ring ? ORDER_RING : ORDER_TREE]) return ERR_NONE;
@@ -45,29 +45,29 @@ static enum error bench_check(const struct bench_comm *o) {
                     text_of_bytes(bytes, need), text_of_bytes(comm_memory_available(), have));
     if (o->collective->adds && !redop_suits(o->op, o->type))
         return FAIL(ERR_USAGE, "%s is for integers, not for %s", redop_name(o->op), dtype_name(o->type));
-    return check_order(o);
+    return comm_check_order(o);
 }
 
 /* The order asked for, or one that the algorithm can add in. */
-static enum order order_for(const struct bench_comm *o, const struct algo_ops *algo) {
+static enum order comm_order_for(const struct bench_comm *o, const struct algo_ops *algo) {
     if (o->order) return !strcmp(o->order, "ring") ? ORDER_RING : ORDER_TREE;
     return algo && !algo->orders[ORDER_TREE] ? ORDER_RING : ORDER_TREE;
 }
 
 /* "all": the algorithms that do this collective in a way of their own, and can add in the order. */
-static int choose_series(const struct bench_comm *o, struct bench_series *s) {
+static int comm_choose_series(const struct bench_comm *o, struct bench_series *s) {
     int n, count = 0;
     const struct algo_ops *const *all = algo_list(&n);
     for (int i = 0; i < n && count < SERIES_MOST && !strcmp(o->algorithm, "all"); i++) {
         enum kind kind = o->collective->kind;
-        enum order order = order_for(o, all[i]);
+        enum order order = comm_order_for(o, all[i]);
         if (all[i]->native && !o->link->native) continue;
         if (kind >= COLLECTIVES || !all[i]->run[kind] || !all[i]->orders[order]) continue;
         s[count++] = (struct bench_series){.algorithm = all[i]->name, .order = order};
     }
     if (count > 0) return count;
     const char *name = strcmp(o->algorithm, "all") ? o->algorithm : "auto";
-    s[0] = (struct bench_series){.algorithm = name, .order = order_for(o, algo_find(name))};
+    s[0] = (struct bench_series){.algorithm = name, .order = comm_order_for(o, algo_find(name))};
     return 1;
 }
 
@@ -104,7 +104,7 @@ static enum error run_threads(const struct bench_comm *o, struct bench_series *s
 
 #define ROW "row %23s %lld %lld %la %lld"
 
-static void tell_rows(const struct bench_series *s) {
+static void comm_tell_rows(const struct bench_series *s) {
     for (int i = 0; i < s->rows; i++) {
         const struct bench_row *r = &s->row[i];
         printf("row %s %lld %lld %a %lld\n", r->algorithm, (long long)r->bytes, (long long)r->count, r->seconds,
@@ -113,7 +113,7 @@ static void tell_rows(const struct bench_series *s) {
     fflush(stdout);
 }
 
-static bool hear_row(const char *line, struct bench_series *s) {
+static bool comm_hear_row(const char *line, struct bench_series *s) {
     struct bench_row r = {0};
     long long bytes, count, wrong;
     if (s->rows == BENCH_SIZES || sscanf(line, "[rank 0] " ROW, r.algorithm, &bytes, &count, &r.seconds, &wrong) != 5)
@@ -124,10 +124,10 @@ static bool hear_row(const char *line, struct bench_series *s) {
 }
 
 /* Rows out of all that the ranks wrote; the rest (warnings) is for the user. */
-static void hear_rows(char *text, struct bench_series *s) {
+static void comm_hear_rows(char *text, struct bench_series *s) {
     char *rest = NULL;
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
-        if (!hear_row(line, s)) fprintf(stderr, "%s\n", line);
+        if (!comm_hear_row(line, s)) fprintf(stderr, "%s\n", line);
 }
 
 static enum error comm_start_processes(const struct bench_comm *o, const char *const *argv, FILE *log, int *code) {
@@ -155,7 +155,7 @@ static enum error comm_run_processes(const struct cli *cli, const struct bench_c
     struct file_text log;
     TRY(file_text_open(&log));
     TRY(file_text_close(&log, comm_start_processes(o, again, log.out, code)));
-    if (!*code) hear_rows(log.text, s);
+    if (!*code) comm_hear_rows(log.text, s);
     free(log.text);
     return ERR_NONE;
 }
@@ -163,10 +163,10 @@ static enum error comm_run_processes(const struct cli *cli, const struct bench_c
 static int run_as_rank(const struct bench_comm *o, const struct launch_self *self) {
     struct bench_series s;
     struct group_params p = {.rank = self->rank, .size = self->size};
-    choose_series(o, &s);
+    comm_choose_series(o, &s);
     enum error err = meeting_join(self->meeting_fd, self->size, &p.meeting);
     if (!err) err = bench_measure(o, &p, &s);
-    if (!err && self->rank == 0) tell_rows(&s);
+    if (!err && self->rank == 0) comm_tell_rows(&s);
     if (err) cli_fail(err);
     meeting_free(p.meeting);
     return error_exit_code(err);
@@ -176,7 +176,7 @@ static int run_as_rank(const struct bench_comm *o, const struct launch_self *sel
 
 static int algorithms_run(const struct cli *cli, const struct bench_comm *o) {
     struct bench_series series[SERIES_MOST];
-    int n = choose_series(o, series), code = 0;
+    int n = comm_choose_series(o, series), code = 0;
     int64_t wrong = 0;
     enum error err = bench_check(o);
     for (int i = 0; i < n && !err && !code; i++) {
@@ -259,7 +259,7 @@ static enum error comm_read_emulated(const char *key, const char *value, struct 
                 near ? near : "", near ? "'?" : "");
 }
 
-static enum error read_emulation(const char *text, void *out) {
+static enum error comm_read_emulation(const char *text, void *out) {
     char copy[128], *rest = NULL;
     if (snprintf(copy, sizeof copy, "%s", text) >= (int)sizeof copy)
         return FAIL(ERR_USAGE, "too long\nas in bandwidth=1Gbit,latency=50us");
@@ -294,7 +294,7 @@ static const struct option options[] = {
     {"--seconds", "T", "0.2 by default", CONFIG_SECONDS, AT(o.seconds), 0, 3600,
      .wants = "a time up to 1h, such as 0.5 or 200ms"},
     {"--emulate", "E", "bandwidth=1Gbit,latency=50us: a port for each rank", .at = AT(o.emulate),
-     .read = read_emulation},
+     .read = comm_read_emulation},
     {"--secure", "S", "as comm.secure: auto (default), off, sealed or encrypted", CONFIG_ENUM, AT(o.secure),
      .choices = "auto|off|sealed|encrypted"},
     {"--json", NULL, "instead of the table", CONFIG_BOOL, AT(o.json)},

@@ -35,7 +35,7 @@ static const char *option_choices_of(const struct option *o, struct pool *pool) 
 }
 
 /* "a, b or c" */
-static const char *words_listed(const char *const *names, int n, struct pool *pool) {
+static const char *option_names_listed(const char *const *names, int n, struct pool *pool) {
     const char *all = "";
     for (int i = 0; i < n && all; i++)
         all = pool_printf(pool, "%s%s%s", all, i == 0 ? "" : i < n - 1 ? ", " : " or ", names[i]);
@@ -51,7 +51,7 @@ static const char *option_near_name(const char *given, const char *const *names,
 }
 
 /* The description of a value that is no choice, for messages: "a number from 1 to 64". */
-static const char *value_wanted(const struct option *o, struct pool *pool) {
+static const char *option_value_wanted(const struct option *o, struct pool *pool) {
     const char *what = o->wants ? o->wants : "a number";
     const struct config_field field = {.type = o->type};
     if (o->read || o->key) return o->wants;
@@ -60,14 +60,14 @@ static const char *value_wanted(const struct option *o, struct pool *pool) {
     return pool_printf(pool, "%s from %.12g to %.12g", what, o->min, o->max);
 }
 
-static int refuse_value(const struct cli *cli, const struct option *o, const char *name, const char *value) {
+static int option_refuse_value(const struct cli *cli, const struct option *o, const char *name, const char *value) {
     const char *names[WORDS_MAX], *choices = o->read ? NULL : option_choices_of(o, cli->pool);
     int n = value_words(choices, cli->pool, names);
     const char *all = value_join(names, n, cli->pool);
     if (n > 0 && o->wants)
         return cli_fail(FAIL(ERR_USAGE, "no %s '%s'%s\nthere are %s", o->wants, value,
                              option_near_name(value, names, n, cli->pool), all ? all : "others"));
-    const char *wants = n > 0 ? words_listed(names, n, cli->pool) : value_wanted(o, cli->pool);
+    const char *wants = n > 0 ? option_names_listed(names, n, cli->pool) : option_value_wanted(o, cli->pool);
     if (wants) return cli_usage(cli, "%s is %s, not '%s'", name, wants, value);
     return cli_fail(error_prefix(ERR_USAGE, "%s: ", name)); /* its reader has said it */
 }
@@ -75,7 +75,7 @@ static int refuse_value(const struct cli *cli, const struct option *o, const cha
 /* Refuses an option that lacks its value. */
 static int option_refuse_nothing(const struct cli *cli, const struct option *o, const char *name) {
     bool general = !o->wants || o->read || o->word || o->choices;
-    const char *wants = general ? "a value" : value_wanted(o, cli->pool);
+    const char *wants = general ? "a value" : option_value_wanted(o, cli->pool);
     return cli_usage(cli, "%s needs %s", name, wants ? wants : "a value");
 }
 
@@ -97,7 +97,7 @@ const struct option *option_find(const struct command *form, const char *arg) {
 }
 
 /* The row of the n-th word; NULL: there may not be as many. */
-static const struct option *find_word(const struct command *form, int n) {
+static const struct option *option_find_word(const struct command *form, int n) {
     for (const struct option *o = form->options; o && o->name; o++) {
         if (!option_is_word(o)) continue;
         if (o->many) return o->max > 0 && n >= (int)o->max ? NULL : o;
@@ -134,7 +134,7 @@ static int line_look_ahead(struct cli *cli, const char **topic) {
     *topic = NULL;
     for (int i = 1; i < cli->argc && strcmp(cli->argv[i], "--"); i++) {
         const char *arg = cli->argv[i], *next = i + 1 < cli->argc ? cli->argv[i + 1] : "-";
-        const struct option *word = find_word(cli->form, 0);
+        const struct option *word = option_find_word(cli->form, 0);
         if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
             /* 'engine run --help optimizer.lr' asks for a key, 'engine run --help' for the command */
             *topic = next[0] == '-' ? cli->command->name : next;
@@ -152,7 +152,7 @@ static int option_refuse_form(const struct cli *cli, const char *given) {
     const struct command *form;
     int n = 0;
     for (; (form = command_form(cli->command, n)); n++) names[n] = form->name;
-    const char *all = words_listed(names, n, cli->pool);
+    const char *all = option_names_listed(names, n, cli->pool);
     return given ? cli_usage(cli, "%s, not '%s'", all, given) : cli_usage(cli, "%s?", all);
 }
 
@@ -171,7 +171,7 @@ static enum error option_list_append(const struct cli *cli, const char *value, s
     return ERR_NONE;
 }
 
-static enum error read_value(const struct cli *cli, const struct option *o, const char *value, void *out) {
+static enum error option_read_value(const struct cli *cli, const struct option *o, const char *value, void *out) {
     if (o->many) return option_list_append(cli, value, out);
     if (o->read) return o->read(value, out);
     if (o->key) {
@@ -184,14 +184,14 @@ static enum error read_value(const struct cli *cli, const struct option *o, cons
 }
 
 /* name: as it was given, for messages. */
-static int take_value(struct parser *p, const struct option *o, const char *name, const char *value) {
+static int option_take_value(struct parser *p, const struct option *o, const char *name, const char *value) {
     const struct cli *cli = p->cli;
     void *out = (char *)cli->options + o->at;
     p->given |= (uint64_t)1 << (o - cli->form->options);
     if (o->many && o->max > 0 && ((struct option_list *)out)->count >= (int)o->max)
         return cli_usage(cli, "more than %.0f %s options", o->max, name);
-    enum error err = read_value(cli, o, value, out);
-    if (err == ERR_USAGE && !o->key) return refuse_value(cli, o, name, value);
+    enum error err = option_read_value(cli, o, value, out);
+    if (err == ERR_USAGE && !o->key) return option_refuse_value(cli, o, name, value);
     return cli_end(err);
 }
 
@@ -231,7 +231,7 @@ static bool option_is_config(const struct cli *cli, const char *name) {
 }
 
 /* value: what may be its own, or NULL. */
-static int refuse_option(const struct cli *cli, const char *name, const char *value) {
+static int option_refuse(const struct cli *cli, const char *name, const char *value) {
     const char *names[2 * WORDS_MAX], *forms[WORDS_MAX];
     const struct command *form;
     int n = 0, nforms = 0;
@@ -242,7 +242,7 @@ static int refuse_option(const struct cli *cli, const char *name, const char *va
     }
     for (int i = 0; (form = command_form(cli->command, i)); i++)
         if (option_find(form, name)) forms[nforms++] = form->name;
-    if (nforms) return cli_usage(cli, "%s is for %s", name, words_listed(forms, nforms, cli->pool));
+    if (nforms) return cli_usage(cli, "%s is for %s", name, option_names_listed(forms, nforms, cli->pool));
     if (option_is_config(cli, name))
         return cli_usage(cli, "unknown option '%s': the configuration stands by itself, as in engine %s %s", name,
                          cli->command->name, value ? value : "FILE");
@@ -252,27 +252,27 @@ static int refuse_option(const struct cli *cli, const char *name, const char *va
 }
 
 /* *i is moved over the value. */
-static int take_option(struct parser *p, int *i) {
+static int line_take_option(struct parser *p, int *i) {
     const struct cli *cli = p->cli;
     const char *arg = cli->argv[*i], *joined = strchr(arg, '=');
     const struct option *o = option_find(cli->form, arg);
     const char *name = pool_strndup(cli->pool, arg, strcspn(arg, "="));
     if (!name) return cli_fail(ERR_MEMORY);
     const char *next = joined ? joined + 1 : cli->argv[*i + 1];
-    if (!o) return refuse_option(cli, name, next && *next != '-' ? next : NULL);
+    if (!o) return option_refuse(cli, name, next && *next != '-' ? next : NULL);
     bool takes = option_takes_value(o);
     const char *value = joined ? joined + 1 : takes ? cli->argv[++*i] : o->set;
     if (takes && (!value || (!*value && o->type == CONFIG_STRING && o->wants)))
         return option_refuse_nothing(cli, o, name);
     if (joined && !takes && !o->value) return cli_usage(cli, "%s takes no value", name);
-    return value ? take_value(p, o, name, value) : option_take_flag(cli, o);
+    return value ? option_take_value(p, o, name, value) : option_take_flag(cli, o);
 }
 
-static int take_word(struct parser *p, const char *arg) {
+static int line_take_word(struct parser *p, const char *arg) {
     const struct cli *cli = p->cli;
-    const struct option *o = find_word(cli->form, p->words);
-    if (o) return p->words++, take_value(p, o, o->name, arg);
-    const struct option *last = p->words ? find_word(cli->form, p->words - 1) : NULL;
+    const struct option *o = option_find_word(cli->form, p->words);
+    if (o) return p->words++, option_take_value(p, o, o->name, arg);
+    const struct option *last = p->words ? option_find_word(cli->form, p->words - 1) : NULL;
     if (!last || !last->one) return cli_usage(cli, "'%s' is one word too many", arg);
     return cli_usage(cli, "one %s at a time, got '%s' and '%s'", last->one,
                      *(const char **)(void *)((char *)cli->options + last->at), arg);
@@ -283,7 +283,7 @@ static int option_take_variables(struct parser *p) {
     int code = 0;
     for (const struct option *o = p->cli->form->options; o && o->name && !code; o++) {
         const char *value = o->variable ? getenv(o->variable) : NULL;
-        if (value && *value) code = take_value(p, o, o->variable, value);
+        if (value && *value) code = option_take_value(p, o, o->variable, value);
     }
     return code;
 }
@@ -296,14 +296,14 @@ static int line_parse(const struct cli *cli, int but) {
     if (wrong) return wrong;
     for (int i = 1; i < cli->argc; i++) {
         const char *arg = cli->argv[i];
-        const struct option *word = find_word(cli->form, p.words);
+        const struct option *word = option_find_word(cli->form, p.words);
         bool option = !words && is_option(arg);
         if (i == but) continue;
         if (option && !strcmp(arg, "--")) {
             words = true;
             continue;
         }
-        int code = option ? take_option(&p, &i) : take_word(&p, arg);
+        int code = option ? line_take_option(&p, &i) : line_take_word(&p, arg);
         if (code) return code;
         words |= !option && word->many == OPTION_REST;
     }

@@ -12,13 +12,13 @@
 #include <string.h>
 
 /* The number of an accelerator's units that 'auto' takes, where 'here' are present: the largest power of two. */
-static int auto_units(int here) {
+static int devices_auto_units(int here) {
     int count = 1;
     while (count * 2 <= here && count * 2 <= RUN_DEVICES_MAX) count *= 2;
     return count;
 }
 
-static int units_of(const struct device_ops *kind) {
+static int devices_units_of(const struct device_ops *kind) {
     int count = 0;
     return kind->units && kind->units(&count) == ERR_NONE ? count : 0;
 }
@@ -28,7 +28,7 @@ static const struct device_ops *devices_first_accelerator(void) {
     int n;
     const struct device_ops *const *kinds = device_kinds(&n);
     for (int i = 0; i < n; i++)
-        if (units_of(kinds[i])) return kinds[i];
+        if (devices_units_of(kinds[i])) return kinds[i];
     return NULL;
 }
 
@@ -42,13 +42,13 @@ static const char *devices_auto_text(char out[320]) {
         return out;
     }
     used = snprintf(out, 320, "%s", kind->name);
-    for (int i = 0; i < auto_units(units_of(kind)); i++)
+    for (int i = 0; i < devices_auto_units(devices_units_of(kind)); i++)
         used += snprintf(out + used, 320 - (size_t)used, "%c%d", i ? ',' : ':', i);
     return out;
 }
 
 /* How unit i gets at unit j's memory. */
-static const char *units_way(const struct device_ops *kind, int i, int j) {
+static const char *devices_unit_way(const struct device_ops *kind, int i, int j) {
     struct device_unit a, b;
     if (i == j) return "-";
     if (!kind->unit_reaches(i, j)) return "host";
@@ -58,7 +58,7 @@ static const char *units_way(const struct device_ops *kind, int i, int j) {
 
 /* ---- for people ---- */
 
-static void print_units(const struct device_ops *kind, int count) {
+static void devices_print_units(const struct device_ops *kind, int count) {
     for (int i = 0; i < count; i++) {
         struct device_unit u;
         char all[32], left[32];
@@ -73,13 +73,13 @@ static void print_units(const struct device_ops *kind, int count) {
     printf(" come from there by\n");
     for (int i = 0; i < count; i++) {
         printf("  %s:%-11d", kind->name, i);
-        for (int j = 0; j < count; j++) printf("%-*s", (int)strlen(kind->name) + 6, units_way(kind, i, j));
+        for (int j = 0; j < count; j++) printf("%-*s", (int)strlen(kind->name) + 6, devices_unit_way(kind, i, j));
         printf("\n");
     }
 }
 
 /* The i-th software of the device's kind; then, for accelerators, the carriers' software. false: no more. */
-static bool find_software(const struct device_ops *kind, int i, struct device_software *out) {
+static bool devices_find_software(const struct device_ops *kind, int i, struct device_software *out) {
     int of_kind = 0, n;
     const struct carrier_ops *const *all = carrier_list(&n);
     for (; kind->software && kind->software(of_kind, out); of_kind++)
@@ -92,9 +92,9 @@ static bool find_software(const struct device_ops *kind, int i, struct device_so
     return false;
 }
 
-static void print_software(const struct device_ops *kind) {
+static void devices_print_software(const struct device_ops *kind) {
     struct device_software s;
-    for (int i = 0; find_software(kind, i, &s); i++)
+    for (int i = 0; devices_find_software(kind, i, &s); i++)
         if (!*s.missing)
             printf("  %-13s %s%s%s\n", s.name, s.version, *s.where ? "  " : "", s.where);
         else
@@ -102,15 +102,15 @@ static void print_software(const struct device_ops *kind) {
 }
 
 static void devices_print_kind(const struct device_ops *kind) {
-    int count = units_of(kind);
+    int count = devices_units_of(kind);
     printf("%-5s %s\n", kind->name, kind->summary);
     if (kind->units && !count) {
         printf("  none: %s\n", error_message());
         if (*error_hint()) printf("  hint: %s\n", error_hint());
         return;
     }
-    print_software(kind);
-    if (count) print_units(kind, count);
+    devices_print_software(kind);
+    if (count) devices_print_units(kind, count);
 }
 
 static void devices_print_meaning(void) {
@@ -131,7 +131,7 @@ static void devices_print_meaning(void) {
 
 /* ---- for programs ---- */
 
-static void json_unit(struct json *j, const struct device_ops *kind, int i, int count) {
+static void devices_json_unit(struct json *j, const struct device_ops *kind, int i, int count) {
     struct device_unit u;
     if (!kind->unit_about(i, &u)) return;
     json_open(j, NULL, '{');
@@ -139,20 +139,20 @@ static void json_unit(struct json *j, const struct device_ops *kind, int i, int 
              JSON_INT("memory_free", (int64_t)u.memory_free), JSON_INT("major", u.major), JSON_INT("minor", u.minor),
              JSON_INT("processors", u.processors), JSON_TEXT("bus", u.bus), JSON_TEXT("link", u.link));
     json_open(j, "copies_from", '[');
-    for (int k = 0; k < count; k++) json_string(j, NULL, units_way(kind, i, k));
+    for (int k = 0; k < count; k++) json_string(j, NULL, devices_unit_way(kind, i, k));
     json_close(j, ']');
     json_close(j, '}');
 }
 
 static void devices_json_kind(struct json *j, const struct device_ops *kind) {
     struct device_software s;
-    int count = units_of(kind);
+    int count = devices_units_of(kind);
     json_open(j, NULL, '{');
     json_put(j, JSON_TEXT("name", kind->name), JSON_TEXT("summary", kind->summary),
              JSON_BOOL("here", !kind->units || count > 0));
     if (kind->units && !count) json_string(j, "missing", error_message());
     json_open(j, "software", '[');
-    for (int i = 0; find_software(kind, i, &s); i++) {
+    for (int i = 0; devices_find_software(kind, i, &s); i++) {
         json_open(j, NULL, '{');
         json_string(j, "name", s.name);
         json_string(j, "version", s.version);
@@ -162,7 +162,7 @@ static void devices_json_kind(struct json *j, const struct device_ops *kind) {
     }
     json_close(j, ']');
     json_open(j, "units", '[');
-    for (int i = 0; i < count; i++) json_unit(j, kind, i, count);
+    for (int i = 0; i < count; i++) devices_json_unit(j, kind, i, count);
     json_close(j, ']');
     json_close(j, '}');
 }

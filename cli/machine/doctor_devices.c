@@ -40,7 +40,7 @@ static enum error doctor_run_kernel(struct device *dev, float *there, float *her
     return ERR_NONE;
 }
 
-static enum error try_unit(const struct device_ops *kind, int unit) {
+static enum error doctor_try_unit(const struct device_ops *kind, int unit) {
     const struct device_params p = {.count = 1, .unit = unit, .threads = 1, .timeout = PATIENCE};
     static float here[SAMPLE];
     struct device *dev;
@@ -55,13 +55,13 @@ static enum error try_unit(const struct device_ops *kind, int unit) {
     return err;
 }
 
-static void check_unit(struct doctor *d, const struct device_ops *kind, int unit) {
+static void doctor_check_unit(struct doctor *d, const struct device_ops *kind, int unit) {
     struct device_unit about = {.name = "?"};
     char name[32], all[32], left[32];
     snprintf(name, sizeof name, "%s:%d", kind->name, unit);
     doctor_begin(d, name);
     kind->unit_about(unit, &about);
-    if (try_unit(kind, unit) != ERR_NONE)
+    if (doctor_try_unit(kind, unit) != ERR_NONE)
         doctor_error(d, DOCTOR_MISSING);
     else
         doctor_say(d, DOCTOR_OK, "%s, %s, %s free, capability %d.%d, %s: opened, and a kernel ran", about.name,
@@ -148,7 +148,7 @@ static void doctor_check_reach(struct doctor *d, const struct device_ops *kind, 
 
 /* ---- carriers with a library of their own ---- */
 
-static enum error try_carrier(const struct device_ops *kind, const struct carrier_ops *carrier) {
+static enum error doctor_try_carrier(const struct device_ops *kind, const struct carrier_ops *carrier) {
     const struct device_params p = {.count = 1, .threads = 1, .timeout = PATIENCE};
     struct device *dev;
     TRY(kind->open(&p, &dev));
@@ -158,7 +158,7 @@ static enum error try_carrier(const struct device_ops *kind, const struct carrie
 }
 
 /* Tries every carrier that needs software. Without it, mode ddp sends gradients through the host: it works, slower. */
-static void check_carriers(struct doctor *d, const struct device_ops *kind) {
+static void doctor_check_carriers(struct doctor *d, const struct device_ops *kind) {
     int n;
     const struct carrier_ops *const *all = carrier_list(&n);
     for (int i = 0; i < n; i++) {
@@ -168,7 +168,7 @@ static void check_carriers(struct doctor *d, const struct device_ops *kind) {
         doctor_begin(d, s.name);
         if (*s.missing)
             doctor_say(d, DOCTOR_WARNING, "%s", s.missing);
-        else if (try_carrier(kind, all[i]) != ERR_NONE)
+        else if (doctor_try_carrier(kind, all[i]) != ERR_NONE)
             doctor_error(d, DOCTOR_WARNING);
         else
             doctor_say(d, DOCTOR_OK, "%s, one rank opened and added  %s", s.version, s.where);
@@ -177,7 +177,7 @@ static void check_carriers(struct doctor *d, const struct device_ops *kind) {
 
 /* ---- a kind ---- */
 
-static void check_units(struct doctor *d, const struct device_ops *kind) {
+static void doctor_check_units(struct doctor *d, const struct device_ops *kind) {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     int count = 0;
     doctor_begin(d, kind->name);
@@ -187,23 +187,23 @@ static void check_units(struct doctor *d, const struct device_ops *kind) {
     }
     doctor_say(d, DOCTOR_OK, "%d to be used%s%s", count, visible ? ", by CUDA_VISIBLE_DEVICES=" : "",
                visible ? visible : "");
-    for (int i = 0; i < count && !given_up(); i++) check_unit(d, kind, i);
+    for (int i = 0; i < count && !given_up(); i++) doctor_check_unit(d, kind, i);
     if (count > 1 && !given_up()) doctor_check_reach(d, kind, count);
-    if (!given_up()) check_carriers(d, kind);
+    if (!given_up()) doctor_check_carriers(d, kind);
 }
 
-static void check_kind(struct doctor *d, const struct device_ops *kind) {
+static void doctor_check_kind(struct doctor *d, const struct device_ops *kind) {
     struct device_software s;
     int units;
     bool here = !kind->units || kind->units(&units) == ERR_NONE;
     enum doctor_level lacking = here ? DOCTOR_MISSING : doctor_missing_level(d, kind);
     for (int i = 0; kind->software && kind->software(i, &s); i++)
         if (lacking == DOCTOR_MISSING) doctor_say_software(d, lacking, &s);
-    if (kind->units) check_units(d, kind);
+    if (kind->units) doctor_check_units(d, kind);
 }
 
 void doctor_devices(struct doctor *d) {
     int n;
     const struct device_ops *const *kinds = device_kinds(&n);
-    for (int i = 0; i < n; i++) check_kind(d, kinds[i]);
+    for (int i = 0; i < n; i++) doctor_check_kind(d, kinds[i]);
 }

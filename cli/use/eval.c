@@ -23,26 +23,26 @@ struct eval_options {
 #define OPTIONS_STRUCT struct eval_options
 
 /* The file in which the ranks, which do not read the checkpoint, find what it says about its data. */
-static enum error known_path(struct cli_trained *t, const char *folder, char **out) {
+static enum error eval_known_path(struct cli_trained *t, const char *folder, char **out) {
     *out = pool_printf(t->pool, "%s/preprocessing.json", folder);
     return *out ? ERR_NONE : ERR_MEMORY;
 }
 
-static enum error known_write(struct cli_trained *t, const char *folder) {
+static enum error eval_known_write(struct cli_trained *t, const char *folder) {
     char *path;
     const char *text = NULL;
     const struct preprocessing *p = t->job.known;
     if (!p) return ERR_NONE;
-    TRY(known_path(t, folder, &path));
+    TRY(eval_known_path(t, folder, &path));
     TRY(preprocessing_text(&p->set.base, &p->norm, t->pool, &text));
     return text ? file_replace(path, text, strlen(text)) : ERR_NONE;
 }
 
-static enum error known_read(struct cli_trained *t, const char *folder) {
+static enum error eval_known_read(struct cli_trained *t, const char *folder) {
     enum { MOST = 16 << 20 };
     char *path, *text;
     size_t n;
-    TRY(known_path(t, folder, &path));
+    TRY(eval_known_path(t, folder, &path));
     if (!file_exists(path)) return ERR_NONE;
     TRY(file_read(path, MOST, t->pool, &text, &n));
     return preprocessing_parse(text, path, t->pool, &t->job.known);
@@ -52,11 +52,11 @@ static enum error known_read(struct cli_trained *t, const char *folder) {
 static enum error eval_make_place(struct cli_trained *t, char **folder) {
     TRY(file_make_temporary("eval", t->settings.pool, folder));
     t->job.run_dir = *folder;
-    TRY(known_write(t, *folder));
+    TRY(eval_known_write(t, *folder));
     return run_place_record(&(struct run_place){.dir = *folder}, &t->settings);
 }
 
-static int ranks_evaluate(struct cli_trained *t) {
+static int eval_start_ranks(struct cli_trained *t) {
     char *folder;
     int code = 0;
     struct job_facts facts;
@@ -76,15 +76,15 @@ static int ranks_evaluate(struct cli_trained *t) {
     return code;
 }
 
-/* Evaluates in a process that ranks_evaluate() has started. */
-static int evaluate_as_rank(struct cli_trained *t, const struct launch_self *self) {
+/* Evaluates in a process that eval_start_ranks() has started. */
+static int eval_as_rank(struct cli_trained *t, const struct launch_self *self) {
     int code = 0;
     t->job.process = (struct rank_process){.rank = self->rank, .locals = self->locals, .meeting_fd = self->meeting_fd};
     t->job.processes = self->size;
     t->job.console_out = self->console_out;
     t->job.console_err = self->console_err;
     t->job.run_dir = t->path;
-    enum error err = known_read(t, t->path);
+    enum error err = eval_known_read(t, t->path);
     if (err == ERR_NONE) err = t->job.mode->launch(&t->job, &code);
     return err == ERR_NONE ? code : cli_fail(err);
 }
@@ -119,7 +119,7 @@ static int eval_set_evaluate(struct cli_trained *t, bool on_train) {
     if (err != ERR_NONE) return error_exit_code(err);
     eval_set_task(t, on_train);
     signal(SIGPIPE, SIG_IGN); /* a reader that has gone is no rank that is lost */
-    return rank ? evaluate_as_rank(t, &self) : ranks_evaluate(t);
+    return rank ? eval_as_rank(t, &self) : eval_start_ranks(t);
 }
 
 static int eval_command(const struct cli *cli) {

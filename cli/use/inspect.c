@@ -23,7 +23,7 @@ struct inspect_options {
 #define OPTIONS_STRUCT struct inspect_options
 
 /* ---- one file ---- */
-static void tensor_stats(const struct st_tensor *t, const void *data, char out[96]) {
+static void inspect_tensor_stats(const struct st_tensor *t, const void *data, char out[96]) {
     out[0] = '\0';
     if (strcmp(t->dtype, "F32") || t->bytes == 0) return;
     const float *v = data;
@@ -45,17 +45,17 @@ struct inspect_shown {
     bool json;
 };
 
-static void print_tensor(const struct st_tensor *t, const void *data) {
+static void inspect_print_tensor(const struct st_tensor *t, const void *data) {
     char shape[96] = "", stats[96];
     for (int d = 0; d < t->ndim; d++) {
         size_t used = strlen(shape);
         snprintf(shape + used, sizeof shape - used, "%s%lld", d ? "x" : "", (long long)t->dim[d]);
     }
-    tensor_stats(t, data, stats);
+    inspect_tensor_stats(t, data, stats);
     printf("  %-28s %-4s %-14s %s\n", t->name, t->dtype, shape, stats);
 }
 
-static void tensor_json(const struct st_tensor *t, struct json *j) {
+static void inspect_tensor_json(const struct st_tensor *t, struct json *j) {
     json_open(j, NULL, '{');
     json_string(j, "name", t->name);
     json_string(j, "dtype", t->dtype);
@@ -65,14 +65,14 @@ static void tensor_json(const struct st_tensor *t, struct json *j) {
     json_close(j, '}');
 }
 
-static enum error show_tensor(struct inspect_shown *s, const struct st_file *f, const struct st_tensor *t) {
+static enum error inspect_show_tensor(struct inspect_shown *s, const struct st_file *f, const struct st_tensor *t) {
     void *data;
     TRY(memory_alloc(t->bytes, &data));
     enum error err = st_read(f, t, data);
     if (err == ERR_NONE && s->json)
-        tensor_json(t, &s->j);
+        inspect_tensor_json(t, &s->j);
     else if (err == ERR_NONE)
-        print_tensor(t, data);
+        inspect_print_tensor(t, data);
     memory_free(data);
     return err;
 }
@@ -90,14 +90,14 @@ static enum error inspect_show_preprocessing(struct inspect_shown *s, const stru
     return ERR_NONE;
 }
 
-static enum error show_tensors(struct inspect_shown *s, const struct st_file *f) {
+static enum error inspect_show_tensors(struct inspect_shown *s, const struct st_file *f) {
     char bytes[32];
     json_string(&s->j, "file", f->path);
     json_int(&s->j, "bytes", (int64_t)f->data_bytes);
     if (!s->json) printf("%s: %d tensors, %s\n", f->path, f->count, text_of_bytes((double)f->data_bytes, bytes));
     TRY(inspect_show_preprocessing(s, f));
     json_open(&s->j, "tensors", '[');
-    for (int i = 0; i < f->count; i++) TRY(show_tensor(s, f, &f->tensors[i]));
+    for (int i = 0; i < f->count; i++) TRY(inspect_show_tensor(s, f, &f->tensors[i]));
     json_close(&s->j, ']');
     return ERR_NONE;
 }
@@ -106,7 +106,7 @@ static enum error inspect_show_file(struct inspect_shown *s, const char *path) {
     struct st_file f;
     TRY(st_open(path, &f));
     json_open(&s->j, NULL, '{');
-    enum error err = show_tensors(s, &f);
+    enum error err = inspect_show_tensors(s, &f);
     json_close(&s->j, '}');
     st_close(&f);
     return err;
@@ -158,7 +158,7 @@ static enum error inspect_show_object(struct inspect_shown *s, const char *dir, 
     return ERR_NONE;
 }
 
-static enum error show_checkpoint(struct inspect_shown *s, const char *dir) {
+static enum error inspect_show_checkpoint(struct inspect_shown *s, const char *dir) {
     static const char *const files[] = {"model.safetensors", "optim.safetensors", "state.safetensors",
                                         "ema.safetensors"};
     json_string(&s->j, "checkpoint", dir);
@@ -250,7 +250,7 @@ static enum error inspect_show_folder(struct inspect_shown *s, const char *path)
     if (!checkpoint && !file_exists(resolved))
         return FAIL(ERR_INPUT, "'%s' is neither a checkpoint nor a run directory", path);
     json_open(&s->j, NULL, '{');
-    TRY(checkpoint ? show_checkpoint(s, path) : inspect_show_run(s, path));
+    TRY(checkpoint ? inspect_show_checkpoint(s, path) : inspect_show_run(s, path));
     json_close(&s->j, '}');
     return ERR_NONE;
 }

@@ -18,7 +18,7 @@ static int64_t predict_next_best(const float *y, int64_t n, int64_t last) {
 }
 
 /* The name of a class, or the text of a token; NULL: it has only a number. */
-static const char *label_text(const struct teller *t, int64_t label, char text[9]) {
+static const char *predict_label_text(const struct teller *t, int64_t label, char text[9]) {
     memset(text, 0, 9);
     int n = dataset_decode(t->data, (int32_t)label, text);
     bool part = n == 1 && (unsigned char)*text >= 0x80; /* of a character: no text by itself */
@@ -32,14 +32,14 @@ static int64_t predict_outputs_shown(const struct teller *t) {
 
 /* ---- JSON ---- */
 
-static void json_top(struct teller *t, const struct answer *a) {
+static void predict_json_top(struct teller *t, const struct answer *a) {
     struct json *j = &t->j;
     char text[9];
     json_open(j, "top", '[');
     for (int64_t n = 0, k = -1; n < predict_outputs_shown(t) && (k = predict_next_best(a->y, t->width, k)) >= 0; n++) {
         json_open(j, NULL, '{');
         json_int(j, "label", k);
-        if (label_text(t, k, text)) json_string(j, "text", label_text(t, k, text));
+        if (predict_label_text(t, k, text)) json_string(j, "text", predict_label_text(t, k, text));
         json_real(j, "probability", (double)a->y[k]);
         json_real(j, "logit", (double)a->raw[k]);
         json_close(j, '}');
@@ -47,31 +47,31 @@ static void json_top(struct teller *t, const struct answer *a) {
     json_close(j, ']');
 }
 
-static void json_numbers(struct teller *t, const char *key, const float *y) {
+static void predict_json_numbers(struct teller *t, const char *key, const float *y) {
     json_open(&t->j, key, '[');
     for (int64_t k = 0; k < t->width; k++) json_real(&t->j, NULL, (double)y[k]);
     json_close(&t->j, ']');
 }
 
-static void say_json(struct teller *t, const struct answer *a) {
+static void predict_say_json(struct teller *t, const struct answer *a) {
     struct json *j = &t->j;
     json_open(j, NULL, '{');
     json_string(j, "input", a->input);
     json_int(j, "sample", a->sample);
     if (a->truth >= 0) json_int(j, "truth", a->truth);
     if (t->classes)
-        json_top(t, a);
+        predict_json_top(t, a);
     else
-        json_numbers(t, "outputs", a->y);
-    if (t->classes && t->logits) json_numbers(t, "logits", a->raw);
+        predict_json_numbers(t, "outputs", a->y);
+    if (t->classes && t->logits) predict_json_numbers(t, "logits", a->raw);
     json_close(j, '}');
 }
 
 /* ---- lines ---- */
 
-static void print_label(const struct teller *t, int64_t label) {
+static void predict_print_label(const struct teller *t, int64_t label) {
     char memory[9], shown[256];
-    const char *text = label_text(t, label, memory);
+    const char *text = predict_label_text(t, label, memory);
     fprintf(t->out, "%lld", (long long)label);
     if (!text) return;
     snprintf(shown, sizeof shown, "%s", *text == '\n' ? "\\n" : text);
@@ -81,7 +81,7 @@ static void print_label(const struct teller *t, int64_t label) {
 static void predict_print_top(const struct teller *t, const struct answer *a) {
     for (int64_t m = 0, k = -1; m < predict_outputs_shown(t) && (k = predict_next_best(a->y, t->width, k)) >= 0; m++) {
         fputs(m ? "  |  " : " ", t->out);
-        print_label(t, k);
+        predict_print_label(t, k);
         fprintf(t->out, " %.2f %%", (double)a->y[k] * 100);
     }
 }
@@ -96,7 +96,7 @@ static void predict_say_text(const struct teller *t, const struct answer *a) {
         fprintf(t->out, t->classes ? " %.6g" : " %.9g", (double)a->raw[k]);
     if (a->truth >= 0) {
         fputs("   (is ", t->out);
-        print_label(t, a->truth);
+        predict_print_label(t, a->truth);
         fprintf(t->out, "%s)", a->truth == predict_next_best(a->y, t->width, -1) ? "" : ": wrong");
     }
     fputc('\n', t->out);
@@ -105,7 +105,7 @@ static void predict_say_text(const struct teller *t, const struct answer *a) {
 /* ---- CSV ---- */
 
 /* Writes a cell of CSV: in quotes where it needs them, without what a terminal would obey. */
-static void csv_text(FILE *f, const char *before, const char *given) {
+static void predict_csv_text(FILE *f, const char *before, const char *given) {
     char *copy = strdup(given);
     const char *text = copy ? text_defuse(copy, "\t\r\n") : "?";
     bool quoted = text[strcspn(text, ",\"\r\n")] || *text == ' ';
@@ -115,16 +115,16 @@ static void csv_text(FILE *f, const char *before, const char *given) {
     free(copy);
 }
 
-static void csv_label(const struct teller *t, const char *before, int64_t label) {
+static void predict_csv_label(const struct teller *t, const char *before, int64_t label) {
     char memory[9];
-    const char *text = label_text(t, label, memory);
+    const char *text = predict_label_text(t, label, memory);
     if (text)
-        csv_text(t->out, before, text);
+        predict_csv_text(t->out, before, text);
     else
         fprintf(t->out, "%s%lld", before, (long long)label);
 }
 
-static void csv_header(const struct teller *t) {
+static void predict_csv_header(const struct teller *t) {
     fputs(t->truths ? "input,sample,truth" : "input,sample", t->out);
     for (int64_t k = 0; k < predict_outputs_shown(t) && t->classes; k++) {
         if (k == 0) fputs(",class,confidence", t->out);
@@ -132,23 +132,23 @@ static void csv_header(const struct teller *t) {
     }
     for (int64_t k = 0; k < t->width && t->classes && t->logits; k++) {
         fputc(',', t->out);
-        csv_label(t, "logit:", k);
+        predict_csv_label(t, "logit:", k);
     }
     const char *target = t->data->targets == 1 ? dataset_column_name(t->data, shape_count(&t->data->shape)) : NULL;
-    if (target) fputc(',', t->out), csv_text(t->out, "", target);
+    if (target) fputc(',', t->out), predict_csv_text(t->out, "", target);
     for (int64_t k = 0; k < t->width && !t->classes && !target; k++) fprintf(t->out, ",output%lld", (long long)k);
     fputc('\n', t->out);
 }
 
-static void say_csv(const struct teller *t, const struct answer *a) {
-    csv_text(t->out, "", a->input);
+static void predict_say_csv(const struct teller *t, const struct answer *a) {
+    predict_csv_text(t->out, "", a->input);
     fprintf(t->out, ",%lld", (long long)a->sample);
     if (t->truths) fputc(',', t->out);
-    if (t->truths && a->truth >= 0) csv_label(t, "", a->truth);
+    if (t->truths && a->truth >= 0) predict_csv_label(t, "", a->truth);
     for (int64_t m = 0, k = -1;
          t->classes && m < predict_outputs_shown(t) && (k = predict_next_best(a->y, t->width, k)) >= 0; m++) {
         fputc(',', t->out);
-        csv_label(t, "", k);
+        predict_csv_label(t, "", k);
         fprintf(t->out, ",%.6g", (double)a->y[k]);
     }
     for (int64_t k = 0; k < t->width && (!t->classes || t->logits); k++) fprintf(t->out, ",%.9g", (double)a->raw[k]);
@@ -159,14 +159,14 @@ static void say_csv(const struct teller *t, const struct answer *a) {
 
 void teller_open(struct teller *t) {
     if (t->form == PREDICT_JSON) json_open(&t->j, NULL, '[');
-    if (t->form == PREDICT_CSV) csv_header(t);
+    if (t->form == PREDICT_CSV) predict_csv_header(t);
 }
 
 void teller_say(struct teller *t, const struct answer *a) {
     if (t->form == PREDICT_JSON)
-        say_json(t, a);
+        predict_say_json(t, a);
     else if (t->form == PREDICT_CSV)
-        say_csv(t, a);
+        predict_say_csv(t, a);
     else
         predict_say_text(t, a);
 }

@@ -43,13 +43,13 @@ struct world { /* what the ranks of a case share */
     pthread_barrier_t all;
 };
 
-static int64_t trial_count(const struct trial *t, int size) {
+static int64_t trial_length(const struct trial *t, int size) {
     return t->count > 0 ? t->count : -t->count * size + 1;
 }
 
 /* ---- ranks ---- */
 
-static enum error rank_run(void *user, int rank) {
+static enum error world_rank_run(void *user, int rank) {
     struct world *w = user;
     struct group *g;
     const struct group_params p = {.rank = rank,
@@ -69,13 +69,13 @@ static void world_run(void *user) {
     struct world *w = user;
     check_note("%d ranks", w->size);
     if (meeting_create(w->size, &w->meeting) || pthread_barrier_init(&w->all, NULL, (unsigned)w->size) ||
-        launch_threads(w->size, rank_run, w))
+        launch_threads(w->size, world_rank_run, w))
         check_wrong("%d ranks: %s", w->size, error_message());
 }
 
 /* ---- values ---- */
 
-static void input_fill(const struct trial *t, void *to, int rank, int64_t n) {
+static void trial_fill_input(const struct trial *t, void *to, int rank, int64_t n) {
     static const uint8_t shift[DTYPES] = {[DTYPE_BF16] = 16};
     for (int64_t i = 0; i < n; i++) {
         float x = check_value(rank, i);
@@ -103,7 +103,7 @@ static void input_fill(const struct trial *t, void *to, int rank, int64_t n) {
     }
 }
 
-static double value_of(enum dtype t, const void *x, int64_t i) {
+static double trial_value(enum dtype t, const void *x, int64_t i) {
     uint32_t u;
     float f;
     switch (t) {
@@ -124,7 +124,7 @@ static double value_of(enum dtype t, const void *x, int64_t i) {
     }
 }
 
-static void expected_make(const struct world *w, const struct trial *t, int64_t n, char *out) {
+static void trial_sum(const struct world *w, const struct trial *t, int64_t n, char *out) {
     int leaf[WORLD_MOST];
     uint8_t adds[WORLD_MOST];
     const char *in[WORLD_MOST];
@@ -132,7 +132,7 @@ static void expected_make(const struct world *w, const struct trial *t, int64_t 
     for (int r = 0; r < w->size; r++) {
         char *x = calloc((size_t)n, dtype_size(t->type));
         if (!x) check_wrong("no memory");
-        input_fill(t, x, r, n);
+        trial_fill_input(t, x, r, n);
         in[r] = x, leaf[r] = r;
     }
     leaves_adds(leaf, w->size, adds);
@@ -142,7 +142,7 @@ static void expected_make(const struct world *w, const struct trial *t, int64_t 
 }
 
 /* Of sums in another order: near what this one gives. */
-static bool is_near(const struct trial *t, double a, double b, int size) {
+static bool trial_is_near(const struct trial *t, double a, double b, int size) {
     double eps = t->type == DTYPE_F32 ? 1e-6 : t->type == DTYPE_F64 ? 1e-14 : t->type == DTYPE_BF16 ? 8e-3 : 0;
     double scale = t->op == REDOP_PROD ? fabs(b) : 1.7e3;
     return a == b || fabs(a - b) <= eps * size * (scale > fabs(b) ? scale : fabs(b));
@@ -153,10 +153,10 @@ static void result_check(const struct world *w, const struct trial *t, int rank,
     size_t each = dtype_size(t->type);
     if (!memcmp(got, want, (size_t)n * each)) return;
     for (int64_t i = 0; i < n; i++) {
-        double a = value_of(t->type, got, i), b = value_of(t->type, want, i);
+        double a = trial_value(t->type, got, i), b = trial_value(t->type, want, i);
         if (!memcmp(got + (size_t)i * each, want + (size_t)i * each, each)) continue;
-        if (w->own && is_near(t, a, b, w->size)) continue;
-        bool order = is_near(t, a, b, w->size);
+        if (w->own && trial_is_near(t, a, b, w->size)) continue;
+        bool order = trial_is_near(t, a, b, w->size);
         check_wrong("%d ranks, %lld elements of %s, %s: element %lld is %.9g on rank %d, and should be %.9g%s", w->size,
                     (long long)n, dtype_name(t->type), redop_name(t->op), (long long)i, a, rank, b,
                     !order                   ? ""
@@ -165,7 +165,7 @@ static void result_check(const struct world *w, const struct trial *t, int rank,
     }
 }
 
-static void call(const struct world *w, struct group *g, const struct trial *t, void *buf, int64_t n) {
+static void world_call(const struct world *w, struct group *g, const struct trial *t, void *buf, int64_t n) {
     struct work *work = NULL;
     check_note("%d ranks, %lld elements of %s, %s", w->size, (long long)n, dtype_name(t->type), redop_name(t->op));
     enum error err =
@@ -176,7 +176,7 @@ static void call(const struct world *w, struct group *g, const struct trial *t, 
 }
 
 /* A result of this order, which the first rank has. */
-static void compare_ranks(struct world *w, const struct trial *t, int rank, char *buf, int64_t n) {
+static void world_compare_ranks(struct world *w, const struct trial *t, int rank, char *buf, int64_t n) {
     w->seen[rank] = buf;
     pthread_barrier_wait(&w->all);
     if (memcmp(buf, w->seen[0], (size_t)n * dtype_size(t->type)) != 0)
@@ -185,22 +185,22 @@ static void compare_ranks(struct world *w, const struct trial *t, int rank, char
     pthread_barrier_wait(&w->all);
 }
 
-static void values(struct world *w, struct group *g, int rank) {
+static void world_check_values(struct world *w, struct group *g, int rank) {
     for (int i = 0; i < TRIALS; i++) {
         const struct trial *t = &trials[i];
-        int64_t n = trial_count(t, w->size);
+        int64_t n = trial_length(t, w->size);
         size_t bytes = (size_t)n * dtype_size(t->type);
         char *buf = guarded_alloc(bytes, "the buffer"), *want = malloc(bytes), *again = malloc(bytes);
         if (!want || !again) check_wrong("no memory");
-        input_fill(t, buf, rank, n);
-        expected_make(w, t, n, want);
-        call(w, g, t, buf, n);
+        trial_fill_input(t, buf, rank, n);
+        trial_sum(w, t, n, want);
+        world_call(w, g, t, buf, n);
         guarded_check(buf, "the buffer");
         result_check(w, t, rank, buf, want, n);
-        compare_ranks(w, t, rank, buf, n);
+        world_compare_ranks(w, t, rank, buf, n);
         memcpy(again, buf, bytes);
-        input_fill(t, buf, rank, n);
-        call(w, g, t, buf, n);
+        trial_fill_input(t, buf, rank, n);
+        world_call(w, g, t, buf, n);
         if (memcmp(again, buf, bytes) != 0)
             check_wrong("%d ranks, %lld elements of %s: the same call again gives other bits", w->size, (long long)n,
                         dtype_name(t->type));
@@ -211,17 +211,17 @@ static void values(struct world *w, struct group *g, int rank) {
 }
 
 /* Several at once, which are waited for in another order. */
-static void flights(struct world *w, struct group *g, int rank) {
+static void world_check_flights(struct world *w, struct group *g, int rank) {
     enum { FLIGHTS = 5, N = 613 };
     static const int turn[FLIGHTS] = {3, 0, 4, 1, 2};
     const struct trial t = {.type = DTYPE_F32, .op = REDOP_SUM};
     float *x[FLIGHTS], want[N];
     struct work *work[FLIGHTS];
     check_note("%d ranks, %d calls at once", w->size, (int)FLIGHTS);
-    expected_make(w, &t, N, (char *)want);
+    trial_sum(w, &t, N, (char *)want);
     for (int i = 0; i < FLIGHTS; i++) {
         x[i] = guarded_alloc(sizeof want, "the buffer");
-        input_fill(&t, x[i], rank, N);
+        trial_fill_input(&t, x[i], rank, N);
         if (group_all_reduce(g, GROUP_COMM(&work[i]), x[i], N, t.type, t.op)) check_wrong("%s", error_message());
     }
     for (int i = 0; i < FLIGHTS; i++) {
@@ -233,14 +233,14 @@ static void flights(struct world *w, struct group *g, int rank) {
 /* ---- bytes ---- */
 
 /* What a rank has sent and received is held to its plan by each call. Here: what all send, all receive. */
-static void bytes(struct world *w, struct group *g, int rank) {
+static void world_check_bytes(struct world *w, struct group *g, int rank) {
     static _Atomic int64_t sent, received;
     enum { N = 60000 };
     struct group_stats before, after;
     const struct trial t = {.type = DTYPE_F32, .op = REDOP_SUM};
     float *x = calloc(N, sizeof *x);
     group_get_stats(g, &before);
-    call(w, g, &t, x, N);
+    world_call(w, g, &t, x, N);
     group_get_stats(g, &after);
     sent += after.sent - before.sent;
     received += after.received - before.received;
@@ -253,18 +253,18 @@ static void bytes(struct world *w, struct group *g, int rank) {
 
 /* ---- others ---- */
 
-static void late(struct world *w, struct group *g, int rank) {
+static void world_check_late(struct world *w, struct group *g, int rank) {
     const struct trial t = {.type = DTYPE_F32, .op = REDOP_SUM};
     float x[100], want[100];
-    expected_make(w, &t, 100, (char *)want);
-    input_fill(&t, x, rank, 100);
+    trial_sum(w, &t, 100, (char *)want);
+    trial_fill_input(&t, x, rank, 100);
     if (rank == w->size - 1) usleep((useconds_t)(w->check->timeout * 0.2e6));
-    call(w, g, &t, x, 100);
+    world_call(w, g, &t, x, 100);
     result_check(w, &t, rank, (char *)x, (char *)want, 100);
 }
 
 /* One rank gives up where the others are within a call: that call fails on each of them. */
-static void gives_up(struct world *w, struct group *g, int rank) {
+static void world_check_gives_up(struct world *w, struct group *g, int rank) {
     float x[1000] = {0};
     check_note("%d ranks, of which the last gives up during a call", w->size);
     if (rank == w->size - 1) {
@@ -276,13 +276,13 @@ static void gives_up(struct world *w, struct group *g, int rank) {
         check_wrong("%d ranks: the last gave up during a call, and rank %d went on as if it were done", w->size, rank);
 }
 
-static void leaks(struct world *w, struct group *g, int rank) {
+static void world_check_leaks(struct world *w, struct group *g, int rank) {
     enum { CALLS = 64 };
     const struct trial t = {.type = DTYPE_F32, .op = REDOP_SUM};
     static float x[WORLD_MOST][512];
     size_t before = 0;
     for (int i = 0; i < 2 * CALLS; i++) {
-        call(w, g, &t, x[rank], 512);
+        world_call(w, g, &t, x[rank], 512);
         pthread_barrier_wait(&w->all);
         if (i == CALLS - 1) before = check_heap();
         pthread_barrier_wait(&w->all);
@@ -314,11 +314,12 @@ void check_algorithm(struct check *c) {
     w.order = w.algo->orders[ORDER_TREE] && !(w.algo->mark && w.algo->orders[ORDER_RING]) ? ORDER_TREE : ORDER_RING;
     w.own = w.algo->mark && w.algo->orders[ORDER_TREE] && w.algo->orders[ORDER_RING];
     bool good = true;
-    for (int size = 1; size <= c->sizes && good; size++) good = world_case(c, w, size, "values, bits, lanes", values);
+    for (int size = 1; size <= c->sizes && good; size++)
+        good = world_case(c, w, size, "values, bits, lanes", world_check_values);
     if (!good) return; /* the others would say the same again */
-    world_case(c, w, 4, "several at once", flights);
-    world_case(c, w, 4, "bytes", bytes);
-    world_case(c, w, 4, "a rank that is late", late);
-    world_case(c, w, 4, "a rank that gives up", gives_up);
-    world_case(c, w, 2, "memory", leaks);
+    world_case(c, w, 4, "several at once", world_check_flights);
+    world_case(c, w, 4, "bytes", world_check_bytes);
+    world_case(c, w, 4, "a rank that is late", world_check_late);
+    world_case(c, w, 4, "a rank that gives up", world_check_gives_up);
+    world_case(c, w, 2, "memory", world_check_leaks);
 }

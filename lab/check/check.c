@@ -155,7 +155,7 @@ static bool case_wait(pid_t pid, int in, double seconds, char *words, size_t siz
 }
 
 /* The first line with an error, without its sign; and of lines of several ranks that one alone. */
-static const char *first_error(char *words) {
+static const char *case_first_error(char *words) {
     static const char sign[] = "error: ";
     char *at = strstr(words, sign);
     at = at ? at + strlen(sign) : words;
@@ -178,7 +178,7 @@ static void case_end(struct check *c, const char *what, bool ended, int status, 
         case_note(c, what, true, "");
         return;
     }
-    const char *error = first_error(said);
+    const char *error = case_first_error(said);
     bool found = ended && WIFEXITED(status) && WEXITSTATUS(status) == MARK;
     if (!ended)
         snprintf(words, sizeof words, "it did not end (%s)", shared->doing);

@@ -34,7 +34,7 @@ static double judge_spread_of(const double *v, int n, double median) {
     return (statistics_quantile(copy, n, 0.75) - statistics_quantile(copy, n, 0.25)) / median;
 }
 
-static bool same_training(const struct run_result *a, const struct run_result *b) {
+static bool judge_same_training(const struct run_result *a, const struct run_result *b) {
     const char *one = run_result_training(a), *two = run_result_training(b);
     return one && two && !strcmp(one, two);
 }
@@ -52,20 +52,21 @@ static bool judge_may_be_copies(const struct experiment *x, const struct compare
 
 /* Runs that end in the same weights are one training. So are those that train for a time with one seed: they end at
  * different steps of it. */
-static void find_trainings(const struct experiment *x, int at, struct compared_cell *cell) {
+static void judge_find_trainings(const struct experiment *x, int at, struct compared_cell *cell) {
     bool one = !x->nseeds && x->cell[at].settings.config.train.length.unit == SPAN_SECONDS;
     one |= judge_may_be_copies(x, cell);
     cell->ntrainings = 0;
     for (int i = 0; i < cell->nruns; i++) {
         int first = one ? 0 : i;
         for (int k = 0; k < first; k++)
-            if (same_training(&cell->run[k].result, &cell->run[i].result)) first = k;
+            if (judge_same_training(&cell->run[k].result, &cell->run[i].result)) first = k;
         cell->training[i] = first == i ? cell->ntrainings++ : cell->training[first];
     }
 }
 
 /* The runs' values, or one of each training: the median of its copies. Gives how many. */
-static int samples_of(const struct compared_cell *cell, const double *v, bool trainings, double out[STATISTICS_RUNS]) {
+static int judge_samples(const struct compared_cell *cell, const double *v, bool trainings,
+                         double out[STATISTICS_RUNS]) {
     if (!trainings) {
         memcpy(out, v, (size_t)cell->nruns * sizeof *v);
         return cell->nruns;
@@ -88,18 +89,18 @@ static void judge_measure_runs(const struct compared *c, const struct compared_c
 double compare_median(const struct compared *c, int cell, const struct measure *m) {
     double v[STATISTICS_RUNS], samples[STATISTICS_RUNS];
     judge_measure_runs(c, &c->cell[cell], m, v);
-    int n = samples_of(&c->cell[cell], v, m->about == ABOUT_TRAINING, samples);
+    int n = judge_samples(&c->cell[cell], v, m->about == ABOUT_TRAINING, samples);
     return statistics_median_of(samples, n);
 }
 
 static void judge_measure_cell(const struct compared *c, struct compared_cell *cell) {
     const struct measure *first = &c->x->measure[0];
     double v[STATISTICS_RUNS];
-    find_trainings(c->x, (int)(cell - c->cell), cell);
+    judge_find_trainings(c->x, (int)(cell - c->cell), cell);
     for (int m = 0; m < c->x->nmeasures; m++) judge_measure_runs(c, cell, &c->x->measure[m], cell->value[m]);
     for (int m = 0; m < c->x->nmeasures; m++)
         cell->median[m] = compare_median(c, (int)(cell - c->cell), &c->x->measure[m]);
-    int n = samples_of(cell, cell->value[0], first->about == ABOUT_TRAINING, v);
+    int n = judge_samples(cell, cell->value[0], first->about == ABOUT_TRAINING, v);
     cell->spread = judge_spread_of(v, n, cell->median[0]);
     cell->speedup = cell->efficiency = (double)NAN;
 }
@@ -153,20 +154,20 @@ static void judge_scale_cells(struct compared *c) {
 
 /* ---- verdicts ---- */
 
-static bool one_training(const struct compared *c, const struct compared_pair *p) {
+static bool judge_one_training(const struct compared *c, const struct compared_pair *p) {
     const struct compared_cell *a = &c->cell[p->cell[0]], *b = &c->cell[p->cell[1]];
     return (p->held && p->same_weights) ||
-           (a->ntrainings == 1 && b->ntrainings == 1 && same_training(&a->run[0].result, &b->run[0].result));
+           (a->ntrainings == 1 && b->ntrainings == 1 && judge_same_training(&a->run[0].result, &b->run[0].result));
 }
 
 /* Whether a sample of the measure is a training, not a run. What a run takes until it reaches a target depends on what
  * it learns, and so is the machine's alone between equal trainings. */
-static bool counts_trainings(const struct compared *c, const struct compared_pair *p, const struct measure *m) {
+static bool judge_counts_trainings(const struct compared *c, const struct compared_pair *p, const struct measure *m) {
     const struct train_config *one = &c->x->cell[p->cell[0]].settings.config.train,
                               *two = &c->x->cell[p->cell[1]].settings.config.train;
     bool until = one->until_metric || two->until_metric || one->patience_metric || two->patience_metric;
     bool both = m->about == ABOUT_BOTH || (until && (m->kind == MEASURE_TIME || m->kind == MEASURE_BYTES));
-    return m->about == ABOUT_TRAINING || (both && !one_training(c, p));
+    return m->about == ABOUT_TRAINING || (both && !judge_one_training(c, p));
 }
 
 static bool judge_values_usable(const struct measure *m, const double *v, int n) {
@@ -197,18 +198,18 @@ static int judge_values_in_pairs(const struct compared *c, const struct compared
 
 /* The samples of both sides; gives whether they are compared in pairs, by their repeat or seed, which a few are too few
  * for. What is asked decides that, not what comes to be tested: no value has a say in how it is tested. */
-static bool take_samples(const struct compared *c, const struct compared_pair *p, int m, struct compared_answer *a,
-                         double v[2][STATISTICS_RUNS]) {
+static bool judge_take_samples(const struct compared *c, const struct compared_pair *p, int m,
+                               struct compared_answer *a, double v[2][STATISTICS_RUNS]) {
     const struct compared_cell *cell[] = {&c->cell[p->cell[0]], &c->cell[p->cell[1]]};
     const enum scale scale = c->x->measure[m].scale;
-    bool trainings = counts_trainings(c, p, &c->x->measure[m]);
+    bool trainings = judge_counts_trainings(c, p, &c->x->measure[m]);
     if (trainings && c->x->nseeds)
         trainings = cell[0]->ntrainings < cell[0]->nruns || cell[1]->ntrainings < cell[1]->nruns;
     int n = a->pairs = a->samples[0] = a->samples[1] = trainings ? 0 : judge_values_in_pairs(c, p, m, v);
     bool paired = statistics_can_tell(n, true, experiment_questions(c->x), c->x->confidence);
     a->noise.pairs = statistics_spread(v[0], n, v[1], n, scale, true);
     for (int side = 0; side < 2 && !paired; side++)
-        a->samples[side] = samples_of(cell[side], cell[side]->value[m], trainings, v[side]);
+        a->samples[side] = judge_samples(cell[side], cell[side]->value[m], trainings, v[side]);
     a->noise.groups = statistics_spread(v[0], a->samples[0], v[1], a->samples[1], scale, false);
     return paired;
 }
@@ -224,7 +225,7 @@ static void judge_answer_one(struct compared *c, struct compared_pair *p, int m)
     struct compared_answer *a = &p->answer[m];
     const double none = (double)NAN;
     *a = (struct compared_answer){.power = none, .apart = none, .statistics.error = none, .verdict = VERDICT_UNTESTED};
-    bool paired = take_samples(c, p, m, a, v), reached = false;
+    bool paired = judge_take_samples(c, p, m, a, v), reached = false;
     a->judged = judge_values_usable(of, v[0], a->samples[0]) && judge_values_usable(of, v[1], a->samples[1]);
     for (int side = 0; side < 2; side++)
         for (int i = 0; i < a->samples[side]; i++) {

@@ -45,7 +45,7 @@ static double line_left_room(const struct scale *s) {
     return SVG_EDGE + widest + 6;
 }
 
-static void left_axis(struct svg_canvas *c, const struct scale *s, double left, double right) {
+static void line_left_axis(struct svg_canvas *c, const struct scale *s, double left, double right) {
     for (int i = 0; i < s->nticks; i++) {
         double y = svg_at(s, s->tick[i] / s->factor);
         char tick[32];
@@ -153,7 +153,7 @@ void svg_draw_line(struct svg_canvas *c) {
     f.x = svg_scale(&p->x, x[0], x[1], left, PLOT_WIDTH - 12);
     svg_axis_label(&p->y, &f.y, label);
     svg_text(c, SVG_EDGE, c->y + SVG_TEXT - 1, SVG_START, PLOT_WIDTH - 2 * SVG_EDGE, "soft", label);
-    left_axis(c, &f.y, left, PLOT_WIDTH - 12);
+    line_left_axis(c, &f.y, left, PLOT_WIDTH - 12);
     c->y = bottom;
     svg_bottom_axis(c, &p->x, &f.x, top);
     svg_line(c, left, bottom, PLOT_WIDTH - 12, bottom, "axis");

@@ -22,14 +22,14 @@ struct lesson_state {
 
 /* ---- commands ---- */
 
-static bool has_word(const struct lesson_step *s, const char *word) {
+static bool step_has_word(const struct lesson_step *s, const char *word) {
     for (int i = 0; i < s->nwords; i++)
         if (!strcmp(s->words[i], word)) return true;
     return false;
 }
 
 /* The words after "engine", and where the output goes. */
-static enum error make_words(const struct lesson_state *t, const struct lesson_step *s, const char *words[WORDS]) {
+static enum error step_make_words(const struct lesson_state *t, const struct lesson_step *s, const char *words[WORDS]) {
     static const struct {
         const char *command, *option, *form;
     } kinds[LESSON_KINDS] = {{"run", "--set", "log.dir=%s/%s"},
@@ -53,7 +53,7 @@ static enum error make_words(const struct lesson_state *t, const struct lesson_s
 }
 
 /* The command as one would type it in a shell, in quotes where needed. */
-static const char *words_typed(struct pool *pool, const char *const *under, const char *const *words) {
+static const char *lesson_words_typed(struct pool *pool, const char *const *under, const char *const *words) {
     const char *text = "";
     for (int i = 0; under[i] && text; i++) text = pool_printf(pool, "%s%s ", text, under[i]);
     if (text) text = pool_printf(pool, "%sengine", text);
@@ -84,7 +84,7 @@ static enum error lesson_read_compared(const struct lesson_state *t, const struc
 }
 
 /* One that was killed leaves none. */
-static enum error read_run(const struct lesson_state *t, const char *folder, struct lesson_outcome *o) {
+static enum error lesson_read_run(const struct lesson_state *t, const char *folder, struct lesson_outcome *o) {
     struct run_result *run = pool_alloc(t->pool, sizeof *run);
     char *path = pool_printf(t->pool, "%s/summary.json", folder);
     if (!run || !path) return ERR_MEMORY;
@@ -94,11 +94,12 @@ static enum error read_run(const struct lesson_state *t, const char *folder, str
     return lesson_read_told(t, path, o);
 }
 
-static enum error read_step(const struct lesson_state *t, const struct lesson_step *s, struct lesson_outcome *o) {
+static enum error lesson_read_step(const struct lesson_state *t, const struct lesson_step *s,
+                                   struct lesson_outcome *o) {
     char *folder = pool_printf(t->pool, "%s/%s", t->out->runs, s->into);
     char *file = pool_printf(t->pool, "%s/%s.json", t->out->runs, s->name);
     if (!folder || !file) return ERR_MEMORY;
-    if (s->kind == LESSON_RUN) return read_run(t, folder, o);
+    if (s->kind == LESSON_RUN) return lesson_read_run(t, folder, o);
     if (s->kind != LESSON_COMPARE) return lesson_read_told(t, file, o);
     return s->experiment ? lesson_read_compared(t, s, folder, o) : ERR_NONE;
 }
@@ -145,7 +146,7 @@ static enum error step_start(struct lesson_state *t, int i, const char *const *w
     struct process p = {t->r->program, words, t->l->folder, t->r->silent ? "/dev/null" : NULL, NULL};
     const char *all[WORDS + LESSON_WORDS];
     if (*s->under) TRY(lesson_put_under(t, s, words, all, &p));
-    if (s->kind == LESSON_ENGINE && has_word(s, "--json"))
+    if (s->kind == LESSON_ENGINE && step_has_word(s, "--json"))
         p.out = pool_printf(t->pool, "%s/%s.json", t->out->runs, s->name);
     int64_t began = clock_ns();
     TRY(process_run(&p, t->pool, &o->exit, NULL));
@@ -154,13 +155,13 @@ static enum error step_start(struct lesson_state *t, int i, const char *const *w
     return ERR_NONE;
 }
 
-static enum error run_step(struct lesson_state *t, int i) {
+static enum error lesson_run_step(struct lesson_state *t, int i) {
     const char *words[WORDS];
     const struct lesson_step *s = &t->l->step[i];
     struct lesson_outcome *o = &t->out->outcome[i];
-    TRY(make_words(t, s, words));
+    TRY(step_make_words(t, s, words));
     TRY(step_clear(t, s));
-    t->out->command[i] = words_typed(t->pool, s->under, words);
+    t->out->command[i] = lesson_words_typed(t->pool, s->under, words);
     if (!t->r->silent) printf("\n%d of %d: %s\n\n", i + 1, t->l->nsteps, t->out->command[i]);
     fflush(stdout);
     TRY(step_start(t, i, words));
@@ -169,7 +170,7 @@ static enum error run_step(struct lesson_state *t, int i) {
         t->out->failed = i;
         return ERR_NONE;
     }
-    TRY(read_step(t, s, o));
+    TRY(lesson_read_step(t, s, o));
     return o->compared || o->run ? lesson_write_report(t, s, i) : ERR_NONE;
 }
 
@@ -184,7 +185,7 @@ static void claims_judge(const struct lesson *l, struct lesson_result *out) {
     }
 }
 
-static enum error write_claims(const struct lesson *l, const struct lesson_result *out) {
+static enum error lesson_write_claims(const struct lesson *l, const struct lesson_result *out) {
     struct json j = {0};
     char *path = pool_printf(l->pool, "%s/claims.json", out->runs);
     if (!path) return ERR_MEMORY;
@@ -198,10 +199,10 @@ enum error lesson_run(const struct lesson_runner *r, const struct lesson *l, str
     out->runs = pool_printf(l->pool, "%s/%s", l->folder, t.below);
     if (!out->runs) return ERR_MEMORY;
     TRY(file_make_folders(out->runs));
-    for (int i = 0; i < l->nsteps && out->failed < 0 && !stop_signal(); i++) TRY(run_step(&t, i));
+    for (int i = 0; i < l->nsteps && out->failed < 0 && !stop_signal(); i++) TRY(lesson_run_step(&t, i));
     out->stopped = stop_signal() != 0;
     out->seconds = clock_seconds(clock_ns() - began);
     if (out->stopped || out->failed >= 0) return ERR_NONE;
     claims_judge(l, out);
-    return write_claims(l, out);
+    return lesson_write_claims(l, out);
 }

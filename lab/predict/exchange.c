@@ -63,7 +63,8 @@ static void exchange_in_order(struct message *m, int n) {
     if (!sorted) qsort(m, (size_t)n, sizeof *m, exchange_by_begin);
 }
 
-static void run_round(struct exchange *e, int n, bool adds) {
+/* Sends the n messages of e->round at once; adds: receivers also sum what comes, which bounds the rate. */
+static void exchange_round(struct exchange *e, int n, bool adds) {
     double slowest = adds ? e->gamma : 0;
     for (int i = 0; i < n; i++) e->round[i].begin = e->at[e->round[i].from];
     if (e->net.shared) exchange_in_order(e->round, n);
@@ -94,12 +95,13 @@ static void exchange_one_shift(struct exchange *e, int distance, double bytes, b
     bool shared = e->net.shared;
     e->net.shared = shared && distance > 1;
     for (int r = 0; r < e->size; r++) e->round[r] = (struct message){r, (r + distance) % e->size, bytes, 0};
-    run_round(e, e->size, adds);
+    exchange_round(e, e->size, adds);
     e->net.shared = shared;
 }
 
 /* Adds 'times' more rounds like those since the mark, of which there were 'done'. */
-static void rounds_repeat(struct exchange *e, const struct port_mark *since, int done, int times, double each) {
+static void exchange_repeat_rounds(struct exchange *e, const struct port_mark *since, int done, int times,
+                                   double each) {
     for (int r = 0; r < e->size; r++) e->at[r] += each * times;
     network_repeat(&e->net, since, (double)times / done, each * times);
 }
@@ -126,7 +128,7 @@ static enum error rounds_alike(struct exchange *e, int distance, double bytes, b
             int more = (count - k) / period;
             found = d > 0 && fabs(d - last) <= 1e-7 * d;
             last = d;
-            if (found) rounds_repeat(e, &mark, k / period, more, d);
+            if (found) exchange_repeat_rounds(e, &mark, k / period, more, d);
             if (found && (k += more * period) == count) break;
             memcpy(e->was, e->at, (size_t)e->size * sizeof *e->at);
         }
@@ -148,13 +150,13 @@ static enum error rounds_sampled(struct exchange *e, double bytes) {
         TRY(network_mark(&e->net, &mark));
         exchange_one_shift(e, k + 1, bytes, false);
         for (int r = 0; r < e->size; r++) each += (e->at[r] - e->after[r]) / e->size;
-        rounds_repeat(e, &mark, 1, more, each);
+        exchange_repeat_rounds(e, &mark, 1, more, each);
         network_mark_free(&mark);
     }
     return ERR_NONE;
 }
 
-static enum error ring_rounds(struct exchange *e, double bytes, bool adds) {
+static enum error exchange_ring_rounds(struct exchange *e, double bytes, bool adds) {
     if (!e->plain) return rounds_alike(e, 1, bytes, adds);
     for (int k = 1; k < e->size; k++) exchange_one_shift(e, 1, bytes, adds);
     return ERR_NONE;
@@ -183,7 +185,7 @@ void exchange_reduce(struct exchange *e, int root, double bytes) {
         int n = 0;
         for (int r = 0; r < e->size; r++)
             if (r != root) e->round[n++] = (struct message){r, root, some * exchange_terms_each(e, e->own), 0};
-        run_round(e, n, false);
+        exchange_round(e, n, false);
         e->at[root] += (e->terms - e->own) * some * e->gamma;
     }
 }
@@ -193,7 +195,7 @@ void exchange_broadcast(struct exchange *e, int root, double bytes) {
     for (double left = bytes; left > 0; left -= piece) {
         double some = fmin(left, piece);
         for (int i = 1; i < e->size; i++) e->round[i - 1] = (struct message){root, (root + i) % e->size, some, 0};
-        run_round(e, e->size - 1, false);
+        exchange_round(e, e->size - 1, false);
     }
 }
 
@@ -209,7 +211,7 @@ static bool exchange_has_owners(const struct exchange *e) {
 }
 
 /* Round by round, as algo/plain.c has them: a server has another worker each time; or each rank, another one further. */
-static void part_rounds(struct exchange *e, double bytes, bool gather) {
+static void exchange_part_rounds(struct exchange *e, double bytes, bool gather) {
     int givers = e->size - e->servers, servers = e->servers, rounds = servers > givers ? servers : givers;
     for (int i = 0; i < rounds; i++) {
         int n = 0;
@@ -220,7 +222,7 @@ static void part_rounds(struct exchange *e, double bytes, bool gather) {
                 e->round[n++] =
                     gather ? (struct message){owner, giver, bytes, 0} : (struct message){giver, owner, bytes, 0};
         }
-        run_round(e, n, false);
+        exchange_round(e, n, false);
     }
 }
 
@@ -234,13 +236,13 @@ static enum error exchange_some_reduce_scatter(struct exchange *e, double bytes)
     for (int k = 0; k < pieces; k++) {
         double some = fmin(slice - k * piece, piece);
         memcpy(e->was, e->at, (size_t)e->size * sizeof *e->at);
-        part_rounds(e, some * each, false);
+        exchange_part_rounds(e, some * each, false);
         for (int o = 0; o < e->owners; o++) e->at[exchange_owner_of(e, o)] += (e->terms - e->own) * some * e->gamma;
         double moved = exchange_ranks_moved(e, e->was, false);
         int more = pieces - 2 - k;
         bool alike = moved > 0 && fabs(moved - last) <= 1e-7 * moved && !e->plain;
         if (alike && more > 0) {
-            rounds_repeat(e, &mark, k + 1, more, moved);
+            exchange_repeat_rounds(e, &mark, k + 1, more, moved);
             k += more;
         }
         last = moved;
@@ -262,7 +264,7 @@ enum error exchange_reduce_scatter(struct exchange *e, double bytes) {
 
 enum error exchange_all_gather(struct exchange *e, double bytes) {
     if (exchange_has_owners(e)) {
-        part_rounds(e, bytes / e->owners, true);
+        exchange_part_rounds(e, bytes / e->owners, true);
         return ERR_NONE;
     }
     return exchange_all_distances(e, bytes / e->size);
@@ -276,13 +278,13 @@ void exchange_neighbours(struct exchange *e, int64_t meeting, double bytes) {
             if (two == 0 && size % 2) continue; /* of an odd number one has no neighbour */
             e->round[n++] = way ? (struct message){high, low, bytes, 0} : (struct message){low, high, bytes, 0};
         }
-        run_round(e, n, false);
+        exchange_round(e, n, false);
     }
 }
 
 static enum error exchange_ring(struct exchange *e, double bytes) {
-    TRY(ring_rounds(e, bytes / e->size, true));
-    return ring_rounds(e, bytes / e->size, false);
+    TRY(exchange_ring_rounds(e, bytes / e->size, true));
+    return exchange_ring_rounds(e, bytes / e->size, false);
 }
 
 /* ---- trees and halves ----------------------------------------------------------------------- */
@@ -308,10 +310,10 @@ static void exchange_pairs(struct exchange *e, struct lots lots, struct pairing 
             if (p.way != DOWN) e->round[n++] = (struct message){high, low, bytes, 0};
             if (p.way != UP) e->round[n++] = (struct message){low, high, bytes, 0};
         }
-    run_round(e, n, adds);
+    exchange_round(e, n, adds);
 }
 
-static void tree_climb(struct exchange *e, struct lots lots, double bytes) {
+static void exchange_climb_tree(struct exchange *e, struct lots lots, double bytes) {
     int d = 1;
     for (; d * lots.each < e->size; d *= 2) exchange_pairs(e, lots, (struct pairing){d, false, UP}, bytes, true);
     while ((d /= 2) > 0) exchange_pairs(e, lots, (struct pairing){d, false, DOWN}, bytes, false);
@@ -336,11 +338,11 @@ static void exchange_near_phase(struct exchange *e, double bytes) {
 }
 
 /* Adds the rounds in pipes within a host, each to the neighbour 1, 2, ... further. */
-static void near_rounds(struct exchange *e, double slice, bool adds) {
+static void exchange_near_rounds(struct exchange *e, double slice, bool adds) {
     int per = e->net.plan.per_host;
     for (int k = 1; k < per; k++) {
         for (int r = 0; r < e->size; r++) e->round[r] = (struct message){r, r / per * per + (r + k) % per, slice, 0};
-        run_round(e, e->size, false);
+        exchange_round(e, e->size, false);
     }
     for (int r = 0; adds && r < e->size; r++) e->at[r] += (per - 1) * slice * e->gamma;
 }
@@ -353,12 +355,12 @@ static enum error exchange_hierarchical(struct exchange *e, double bytes) {
     if (e->near)
         exchange_near_phase(e, (per - 1) * slice);
     else
-        near_rounds(e, slice, true);
-    (is_power_of_two(hosts) ? lots_halve : tree_climb)(e, (struct lots){per, whole ? 1 : per}, slice);
+        exchange_near_rounds(e, slice, true);
+    (is_power_of_two(hosts) ? lots_halve : exchange_climb_tree)(e, (struct lots){per, whole ? 1 : per}, slice);
     if (e->near)
         exchange_near_phase(e, (per - 1) * slice);
     else
-        near_rounds(e, slice, false);
+        exchange_near_rounds(e, slice, false);
     return ERR_NONE;
 }
 
@@ -372,7 +374,7 @@ enum error exchange_all_reduce(struct exchange *e, enum scheme s, double bytes) 
         return exchange_ring(e, bytes);
     case SCHEME_tree:
         if (several) break;
-        tree_climb(e, (struct lots){1, 1}, bytes);
+        exchange_climb_tree(e, (struct lots){1, 1}, bytes);
         return ERR_NONE;
     case SCHEME_halving_doubling:
         if (!is_power_of_two(e->size)) break;

@@ -72,7 +72,7 @@ static void replay_begin(struct replay *r, int64_t step) {
 }
 
 /* No rank sends a bucket before it has it. */
-static void await_bucket(struct replay *r, int b) {
+static void replay_await_bucket(struct replay *r, int b) {
     const struct step_shape *s = r->shape;
     for (int i = 0; i < r->e.size; i++) {
         double ready = r->start[i] + r->slow[i] * (s->before + s->backward * s->ready[b]);
@@ -80,7 +80,7 @@ static void await_bucket(struct replay *r, int b) {
     }
 }
 
-static void await_backward(struct replay *r) {
+static void replay_await_backward(struct replay *r) {
     for (int i = 0; i < r->e.size; i++) r->e.at[i] = fmax(r->e.at[i], r->done[i]);
 }
 
@@ -91,7 +91,7 @@ static int simulate_updaters(const struct replay *r) {
 }
 
 /* The ranks that update, each what is its to update. */
-static void update_weights(struct replay *r) {
+static void replay_update(struct replay *r) {
     double seconds = r->shape->update;
     enum update_by by = r->plan->moves.update;
     if (by == UPDATE_BY_ROOT)
@@ -138,16 +138,16 @@ static enum error replay_move(struct replay *r, const struct move *v, double byt
     }
 }
 
-static enum error move_gradients(struct replay *r) {
+static enum error replay_gradients(struct replay *r) {
     const struct exchange_plan *p = &r->plan->moves;
     for (int b = 0; b < r->shape->buckets && p->nbefore; b++) {
-        await_bucket(r, b);
+        replay_await_bucket(r, b);
         for (int i = 0; i < p->nbefore; i++) TRY(replay_move(r, &p->before[i], r->shape->bytes[b], 0));
     }
     return ERR_NONE;
 }
 
-static enum error move_weights(struct replay *r, int64_t meeting) {
+static enum error replay_weights(struct replay *r, int64_t meeting) {
     const struct exchange_plan *p = &r->plan->moves;
     for (int i = 0; i < p->nafter; i++) {
         if (p->after[i].whole) TRY(replay_move(r, &p->after[i], simulate_all_bytes(r->shape), meeting));
@@ -158,7 +158,7 @@ static enum error move_weights(struct replay *r, int64_t meeting) {
 }
 
 /* A bucket's gradients have landed, on each rank by its time; its weights go on from there, beside gradients. */
-static enum error stream_weights(struct replay *r, int b) {
+static enum error replay_stream_weights(struct replay *r, int b) {
     size_t size = (size_t)r->e.size * sizeof(double);
     double *lane = r->weights + r->e.size, all = simulate_all_bytes(r->shape), bytes = r->shape->bytes[b];
     memcpy(lane, r->e.at, size);
@@ -174,9 +174,9 @@ static enum error stream_weights(struct replay *r, int b) {
 static enum error replay_stream(struct replay *r) {
     memset(r->weights, 0, (size_t)r->e.size * sizeof *r->weights);
     for (int b = 0; b < r->shape->buckets; b++) {
-        await_bucket(r, b);
+        replay_await_bucket(r, b);
         TRY(replay_move(r, &r->plan->moves.before[0], r->shape->bytes[b], 0));
-        TRY(stream_weights(r, b));
+        TRY(replay_stream_weights(r, b));
     }
     for (int i = 0; i < r->e.size; i++) r->e.at[i] = fmax(r->e.at[i], r->weights[i]);
     return ERR_NONE;
@@ -192,15 +192,15 @@ static enum error replay_step(struct replay *r, int64_t step) {
     int64_t every = r->plan->every;
     replay_begin(r, step);
     if (r->e.size == 1) {
-        await_backward(r);
+        replay_await_backward(r);
         r->e.at[0] += r->shape->update;
         return ERR_NONE;
     }
     if (r->plan->streams) return replay_stream(r);
-    TRY(move_gradients(r));
-    await_backward(r);
-    update_weights(r);
-    return (step + 1) % every ? ERR_NONE : move_weights(r, step / every);
+    TRY(replay_gradients(r));
+    replay_await_backward(r);
+    replay_update(r);
+    return (step + 1) % every ? ERR_NONE : replay_weights(r, step / every);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */

@@ -6,13 +6,14 @@
 
 /* ---- numbers ---- */
 
-static bool answer_in_points(const struct report_metric *m) {
+/* Whether the differences of this quantity are percentage points. */
+static bool answer_is_in_points(const struct report_metric *m) {
     return m->difference && m->unit == PLOT_SHARE;
 }
 
 static const char *answer_number_bare(struct report *r, const struct report_metric *m, double v) {
     if (!m->difference) return report_say(r, v < 0.1 ? "%.2g" : "%.2f", v);
-    if (answer_in_points(m)) return report_say(r, "%+.2f", 100 * v);
+    if (answer_is_in_points(m)) return report_say(r, "%+.2f", 100 * v);
     if (m->unit != PLOT_PLAIN) return report_say(r, "%s%s", v < 0 ? "-" : "+", report_amount(r, m, fabs(v)));
     return report_say(r, "%+.4g", v);
 }
@@ -20,9 +21,9 @@ static const char *answer_number_bare(struct report *r, const struct report_metr
 /* "1.90 times", "+0.40 points" */
 static const char *estimate_text(struct report *r, const struct report_metric *m, double v) {
     return report_say(r, "%s%s", answer_number_bare(r, m, v),
-                      !m->difference        ? " times"
-                      : answer_in_points(m) ? " points"
-                                            : "");
+                      !m->difference           ? " times"
+                      : answer_is_in_points(m) ? " points"
+                                               : "");
 }
 
 static double estimate_turn(const struct report_metric *m, double v) {
@@ -195,7 +196,7 @@ static const char *answer_value_text(struct report *r, const struct report_data 
 enum { COLUMNS = 8 };
 
 /* The columns but the first: the side (where there are several), verdict, both values, how far, how surely. */
-static void pair_row(struct report *r, const struct report_data *d, int pair, int metric, const char **row) {
+static void answer_pair_row(struct report *r, const struct report_data *d, int pair, int metric, const char **row) {
     const struct report_pair *p = &d->pair[pair];
     const struct report_metric *m = &d->metric[metric];
     const struct report_answer *a = &p->answer[metric];
@@ -210,7 +211,8 @@ static void pair_row(struct report *r, const struct report_data *d, int pair, in
 }
 
 /* Adds the table of all pairs for one metric; if there is one pair, its rows are all metrics. */
-static enum error pairs_table(struct report *r, struct report_section *s, const struct report_data *d, int metric) {
+static enum error answer_pairs_table(struct report *r, struct report_section *s, const struct report_data *d,
+                                     int metric) {
     const bool all = d->npairs == 1, many = d->nsides > 2;
     const struct report_pair *first = &d->pair[0];
     const char *a = answer_all_against_one(d) ? d->side[d->cell[first->a].side] : "the other",
@@ -227,7 +229,7 @@ static enum error pairs_table(struct report *r, struct report_section *s, const 
     t->words = many ? 3 : 2;
     for (int i = 0; i < t->rows; i++) {
         table_row(t, i + 1)[0] = all ? d->metric[i].words : report_where(r, &d->cell[d->pair[i].b]);
-        pair_row(r, d, all ? 0 : i, all ? i : metric, table_row(t, i + 1) + 1);
+        answer_pair_row(r, d, all ? 0 : i, all ? i : metric, table_row(t, i + 1) + 1);
     }
     return ERR_NONE;
 }
@@ -276,7 +278,7 @@ enum error report_comparisons(struct report *r, struct report_section *s, const 
     if (!d->npairs) return ERR_NONE;
     for (int m = 0; m < (d->npairs == 1 ? 1 : d->nmetrics); m++) {
         if (!answer_is_told(d, m, false)) continue;
-        TRY(pairs_table(r, s, d, m));
+        TRY(answer_pairs_table(r, s, d, m));
         s->table[s->ntables - 1].fold = m > 0 ? FOLD_SHUT : FOLD_NOT;
     }
     answer_say_columns(r, s, d);

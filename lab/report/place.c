@@ -19,14 +19,15 @@ static int place_most_ranks(const struct report_data *d) {
     return n;
 }
 
-static enum error rank_names(struct report *r, int n, const char *word, const char ***out) {
+static enum error place_rank_names(struct report *r, int n, const char *word, const char ***out) {
     TRY(report_take(r, (size_t)n, sizeof **out, out));
     for (int i = 0; i < n; i++) (*out)[i] = report_say(r, "%s %d", word, i);
     return ERR_NONE;
 }
 
 /* A series over ranks; what the run does not have is NaN. */
-static enum error rank_series(struct report *r, int n, const double *v, int have, double factor, const double **out) {
+static enum error place_rank_series(struct report *r, int n, const double *v, int have, double factor,
+                                    const double **out) {
     double *y;
     TRY(report_take(r, (size_t)n, sizeof *y, &y));
     for (int i = 0; i < n; i++) y[i] = i < have ? v[i] * factor : (double)NAN;
@@ -36,13 +37,13 @@ static enum error rank_series(struct report *r, int n, const double *v, int have
 
 /* ---- bytes ---- */
 
-static double bytes_each_step(const struct run_result *run) {
+static double place_step_bytes(const struct run_result *run) {
     int64_t steps = run_result_stretch(run);
     return steps > 0 ? 1 / (double)steps : (double)NAN;
 }
 
 /* The largest cells of all sides: sent and received of each rank. */
-static enum error bytes_plot(struct report *r, struct report_section *s, const struct report_data *d, int ranks) {
+static enum error place_plot_bytes(struct report *r, struct report_section *s, const struct report_data *d, int ranks) {
     struct plot *p;
     TRY(report_plot(r, s, PLOT_GROUPED, 2 * d->nsides, &p));
     if (!p) return ERR_NONE;
@@ -51,15 +52,15 @@ static enum error bytes_plot(struct report *r, struct report_section *s, const s
                "much as all other ports together.";
     p->x = (struct plot_axis){.label = "bytes of a step", .unit = PLOT_BYTES, .zero = true};
     p->ncategories = ranks;
-    TRY(rank_names(r, ranks, "rank", &p->category));
+    TRY(place_rank_names(r, ranks, "rank", &p->category));
     for (int side = 0; side < d->nsides; side++) {
         int k = place_largest_cell(d, side);
         if (k < 0) continue;
         const struct run_result *run = &d->cell[k].run[0];
         const char *name = report_cell_name(r, d, &d->cell[k]);
         struct plot_series *out = &p->series[p->nseries];
-        TRY(rank_series(r, ranks, run->sent, run->ranks, bytes_each_step(run), &out[0].y));
-        TRY(rank_series(r, ranks, run->received, run->ranks, bytes_each_step(run), &out[1].y));
+        TRY(place_rank_series(r, ranks, run->sent, run->ranks, place_step_bytes(run), &out[0].y));
+        TRY(place_rank_series(r, ranks, run->received, run->ranks, place_step_bytes(run), &out[1].y));
         bool alike = true; /* then one bar says it */
         for (int i = 0; i < run->ranks; i++) alike &= fabs(run->sent[i] - run->received[i]) <= 0.001 * run->sent[i];
         out[0].name = report_say(r, alike ? "%s, both sent and received" : "%s, sent", name);
@@ -73,7 +74,8 @@ static enum error bytes_plot(struct report *r, struct report_section *s, const s
 }
 
 /* Every side and number of devices by ranks. The speed of a link does not change bytes: the first place stands for all. */
-static enum error bytes_table(struct report *r, struct report_section *s, const struct report_data *d, int ranks) {
+static enum error place_table_bytes(struct report *r, struct report_section *s, const struct report_data *d,
+                                    int ranks) {
     struct table *t;
     TRY(report_table(r, s, "Sent and received by each rank in a step", 1 + ranks, d->ncells, NULL, &t));
     t->fold = FOLD_ASIDE;
@@ -87,13 +89,13 @@ static enum error bytes_table(struct report *r, struct report_section *s, const 
         const char **row = table_row(t, ++t->rows);
         row[0] = report_cell_name(r, d, &d->cell[i]);
         for (int k = 0; k < run->ranks; k++)
-            row[1 + k] = report_value(r, PLOT_BYTES, (run->sent[k] + run->received[k]) * bytes_each_step(run));
+            row[1 + k] = report_value(r, PLOT_BYTES, (run->sent[k] + run->received[k]) * place_step_bytes(run));
     }
     return ERR_NONE;
 }
 
 /* Says what the bars contain, and how much the busiest of the shown runs sent before its first step. */
-static void bytes_say(struct report *r, struct report_section *s, const struct report_data *d) {
+static void place_say_bytes(struct report *r, struct report_section *s, const struct report_data *d) {
     double most = 0;
     for (int i = 0; i < d->ncells; i++) {
         const struct run_result *run = &d->cell[i].run[0];
@@ -113,15 +115,16 @@ enum error report_bytes(struct report *r, const struct report_data *d) {
                      "counts the bytes over each link.";
         return ERR_NONE;
     }
-    TRY(bytes_plot(r, s, d, ranks));
-    bytes_say(r, s, d);
-    return bytes_table(r, s, d, ranks);
+    TRY(place_plot_bytes(r, s, d, ranks));
+    place_say_bytes(r, s, d);
+    return place_table_bytes(r, s, d, ranks);
 }
 
 /* ---- memory ---- */
 
 /* Plots, for the largest cell of each side, the bytes of each process or of each device. */
-static enum error memory_plot(struct report *r, struct report_section *s, const struct report_data *d, bool processes) {
+static enum error place_plot_memory(struct report *r, struct report_section *s, const struct report_data *d,
+                                    bool processes) {
     struct plot *p;
     TRY(report_plot(r, s, PLOT_GROUPED, d->nsides, &p));
     p->title = processes ? "Peak memory of each process" : "Optimizer state on each device";
@@ -140,15 +143,15 @@ static enum error memory_plot(struct report *r, struct report_section *s, const 
         struct plot_series *out = &p->series[p->nseries++];
         *out = (struct plot_series){
             .name = report_cell_name(r, d, &d->cell[k]), .n = p->ncategories, .colour = side % PLOT_COLOURS};
-        TRY(rank_series(r, out->n, processes ? run->rss : run->state, n, 1, &out->y));
+        TRY(place_rank_series(r, out->n, processes ? run->rss : run->state, n, 1, &out->y));
     }
     if (!p->ncategories) s->nplots--; /* no run has reported it */
-    return rank_names(r, p->ncategories, processes ? "process" : "device", &p->category);
+    return place_rank_names(r, p->ncategories, processes ? "process" : "device", &p->category);
 }
 
 enum error report_memory(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "memory", "Memory of each device");
     s->fold = FOLD_ASIDE;
-    TRY(memory_plot(r, s, d, true));
-    return memory_plot(r, s, d, false);
+    TRY(place_plot_memory(r, s, d, true));
+    return place_plot_memory(r, s, d, false);
 }

@@ -11,7 +11,7 @@ const char *report_where(struct report *r, const struct report_cell *c) {
     return report_say(r, "%lld device%s%s", (long long)c->devices, c->devices == 1 ? "" : "s", report_in(r, c->place));
 }
 
-static const char *verdict_of_run(struct report *r, const struct report_cell *c) {
+static const char *result_verdict(struct report *r, const struct report_cell *c) {
     const struct run_result *run = c->run;
     double busy = 0, waits = run->time_s[PHASE_COMM];
     for (int p = 0; p < PHASES; p++) busy += run->time_s[p];
@@ -59,13 +59,13 @@ static void verdict_list_texts(struct report *r, struct report_section *s, const
     }
 }
 
-static const char *bits_sentence(struct report *r, const struct report_data *d);
+static const char *result_bits_sentence(struct report *r, const struct report_data *d);
 
 enum error report_verdict(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "verdict", "Answer");
     r->verdict = d->npairs       ? report_sentence(r, d, 0)
                  : d->experiment ? "Nothing is compared: the experiment has no pair of finished cells."
-                                 : verdict_of_run(r, &d->cell[0]);
+                                 : result_verdict(r, &d->cell[0]);
     report_paragraph(s, r->verdict);
     const char *untested = json_text(d->root, "untested"), *best = report_best(r, d->cell[0].run);
     if (*untested) report_print(r, s, "%s.", report_title(r, untested));
@@ -74,7 +74,7 @@ enum error report_verdict(struct report *r, const struct report_data *d) {
         if (*also) report_print(r, s, "%s: %s", report_title(r, d->metric[m].words), also);
     }
     if (!d->experiment && *best) report_paragraph(s, best);
-    if (d->experiment) report_paragraph(s, bits_sentence(r, d));
+    if (d->experiment) report_paragraph(s, result_bits_sentence(r, d));
     verdict_say_resumed(r, s, d);
     const struct json_value *complete = json_member(d->root, "complete", JSON_BOOL);
     if (complete && !complete->truth)
@@ -177,35 +177,35 @@ enum error report_final(struct report *r, const struct report_data *d) {
 
 /* ---- the same bits ---- */
 
-static const char *bits_difference(struct report *r, const struct report_data *d, const struct report_pair *p) {
+static const char *result_bits_difference(struct report *r, const struct report_data *d, const struct report_pair *p) {
     const char *side = d->nsides > 2 ? report_say(r, "%s, ", report_versus(r, d, p)) : "";
     return report_say(r, "%s%s: %s", side, report_where(r, &d->cell[p->b]),
                       *p->difference ? p->difference : "the losses or the weights are not the same");
 }
 
-static bool same_digests(const struct run_result *a, const struct run_result *b) {
+static bool result_same_digests(const struct run_result *a, const struct run_result *b) {
     return report_copies(a, b) && !strcmp(a->losses, b->losses);
 }
 
 /* How many runs from 'from' on have come to the same as that one. */
-static int digests_same_from(const struct report_cell *c, int from) {
+static int result_same_from(const struct report_cell *c, int from) {
     int n = 1;
-    while (from + n < c->nruns && same_digests(&c->run[from], &c->run[from + n])) n++;
+    while (from + n < c->nruns && result_same_digests(&c->run[from], &c->run[from + n])) n++;
     return n;
 }
 
-static enum error digests(struct report *r, struct report_section *s, const struct report_data *d) {
+static enum error result_digests(struct report *r, struct report_section *s, const struct report_data *d) {
     const char *const heads[] = {"where", report_short(d->axis), "weights, sha256", "losses, sha256", "runs"};
     int rows = 0, at = 1;
     struct table *t;
     for (int i = 0; i < d->ncells; i++)
-        for (int k = 0; k < d->cell[i].nruns; k += digests_same_from(&d->cell[i], k)) rows++;
+        for (int k = 0; k < d->cell[i].nruns; k += result_same_from(&d->cell[i], k)) rows++;
     TRY(report_table(r, s, "The runs' hashes, which are equal if the bits are equal", 5, rows, heads, &t));
     t->words = 4;
     for (int i = 0; i < d->ncells; i++)
         for (int k = 0, n; k < d->cell[i].nruns; k += n, at++) {
             const char **row = table_row(t, at);
-            n = digests_same_from(&d->cell[i], k);
+            n = result_same_from(&d->cell[i], k);
             row[0] = report_where(r, &d->cell[i]);
             row[1] = d->side[d->cell[i].side];
             row[2] = report_say(r, "%.16s", d->cell[i].run[k].weights);
@@ -216,7 +216,7 @@ static enum error digests(struct report *r, struct report_section *s, const stru
 }
 
 /* The sentence on equal bits for an experiment whose runs do not all end in the same bits: how many pairs have them. */
-static const char *bits_of_pairs(struct report *r, const struct report_data *d, int same, int runs) {
+static const char *result_bits_of_pairs(struct report *r, const struct report_data *d, int same, int runs) {
     int yes = 0, no = 0;
     for (int i = 0; i < d->npairs; i++) yes += d->pair[i].same == 1, no += d->pair[i].same == 0;
     if (yes && !no)
@@ -235,16 +235,16 @@ static int result_same_runs(const struct report_data *d, int *runs) {
     *runs = 0;
     for (int i = 0; i < d->ncells; i++)
         for (int k = 0; k < d->cell[i].nruns; k++, ++*runs)
-            same += same_digests(&d->cell[i].run[k], &d->cell[0].run[0]);
+            same += result_same_digests(&d->cell[i].run[k], &d->cell[0].run[0]);
     return same;
 }
 
-static const char *bits_sentence(struct report *r, const struct report_data *d) {
+static const char *result_bits_sentence(struct report *r, const struct report_data *d) {
     int runs, same = result_same_runs(d, &runs);
     if (runs == 1)
         return "A single run cannot be compared. Another run of this configuration, in any mode and on any number of "
                "devices, must end in the same hashes.";
-    if (same < runs) return bits_of_pairs(r, d, same, runs);
+    if (same < runs) return result_bits_of_pairs(r, d, same, runs);
     return report_say(r,
                       "The same bits: the losses of every step and the final weights are equal bit for bit in all %d "
                       "runs, which differ only in time.",
@@ -254,8 +254,8 @@ static const char *bits_sentence(struct report *r, const struct report_data *d) 
 enum error report_same_bits(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "bits", "The same bits");
     s->fold = FOLD_ASIDE;
-    report_paragraph(s, bits_sentence(r, d));
+    report_paragraph(s, result_bits_sentence(r, d));
     for (int i = 0; i < d->npairs; i++)
-        if (d->pair[i].same == 0) report_paragraph(s, bits_difference(r, d, &d->pair[i]));
-    return digests(r, s, d);
+        if (d->pair[i].same == 0) report_paragraph(s, result_bits_difference(r, d, &d->pair[i]));
+    return result_digests(r, s, d);
 }

@@ -153,7 +153,7 @@ struct curve { /* of one side and place */
     bool bands, modelled;
 };
 
-static enum error take_curve(struct report *r, int n, struct curve *v) {
+static enum error time_take_curve(struct report *r, int n, struct curve *v) {
     double *x;
     TRY(report_take(r, 5 * (size_t)n, sizeof *x, &x));
     *v = (struct curve){x, x + n, x + 2 * n, x + 3 * n, x + 4 * n, .bands = true};
@@ -181,7 +181,7 @@ static enum error side_curve(struct report *r, const struct report_data *d, int 
                              bool efficiency, struct plot *p) {
     int index[REPORT_CELLS], n = time_cells_of(d, place, index), base = report_base(d, side, place);
     struct curve v;
-    TRY(take_curve(r, n + 1, &v));
+    TRY(time_take_curve(r, n + 1, &v));
     if (base < 0) return ERR_NONE;
     if (d->cell[base].devices == 1 && report_find(d, side, place, 1) < 0)
         time_add_point(d, &d->cell[base], &d->cell[base], efficiency, &v);
@@ -205,7 +205,8 @@ static enum error side_curve(struct report *r, const struct report_data *d, int 
 }
 
 /* from: devices of what the first side's speed-ups are multiples of. */
-static enum error ideal_curve(struct report *r, bool efficiency, double from, const double *x, int n, struct plot *p) {
+static enum error time_ideal_curve(struct report *r, bool efficiency, double from, const double *x, int n,
+                                   struct plot *p) {
     double *y;
     TRY(report_take(r, (size_t)n, sizeof *y, &y));
     for (int i = 0; i < n; i++) y[i] = efficiency ? 1 : x[i] / from;
@@ -246,7 +247,7 @@ static enum error speedup_plot(struct report *r, struct report_section *s, const
                               .zero = true};
     for (int side = 0; side < d->nsides; side++) TRY(side_curve(r, d, side, place, efficiency, p));
     int base = report_base(d, 0, place);
-    return ideal_curve(r, efficiency, base < 0 ? 1 : (double)d->cell[base].devices, x, n, p);
+    return time_ideal_curve(r, efficiency, base < 0 ? 1 : (double)d->cell[base].devices, x, n, p);
 }
 
 enum error report_speedup(struct report *r, const struct report_data *d) {

@@ -37,7 +37,8 @@ static void timeline_rank_add(struct timeline_rows *w, int rank, const struct tr
     }
 }
 
-static void timeline_name(struct report *r, const struct step_trace *t, const char *of, int64_t step, struct plot *p) {
+/* The plot of one step of the run named 'of': its title, its text, its axes and its kinds of spans. */
+static void timeline_label(struct report *r, const struct step_trace *t, const char *of, int64_t step, struct plot *p) {
     static const char *const names[SERIES] = {
         [QUEUED] = "queued", [TRAVELS] = "on the wire", [BACKWARD] = "backward computes", [WAITS] = "the step waits"};
     static const int colours[SERIES] = {[QUEUED] = 2, [TRAVELS] = 0, [BACKWARD] = 3, [WAITS] = 1};
@@ -63,7 +64,7 @@ static enum error timeline_plot(struct report *r, struct report_section *s, cons
     if (step == 0 || t.nranks > PLOT_ROWS / 2) return ERR_NONE;
     TRY(report_plot(r, s, PLOT_TIMELINE, SERIES, &w.p));
     if (!w.p) return ERR_NONE;
-    timeline_name(r, &t, report_say(r, "%s%s", report_cell_name(r, d, c), report_in(r, c->place)), step, w.p);
+    timeline_label(r, &t, report_say(r, "%s%s", report_cell_name(r, d, c), report_in(r, c->place)), step, w.p);
     TRY(report_take(r, PLOT_ROWS, sizeof *w.p->category, &w.p->category));
     TRY(report_take(r, (size_t)2 * PLOT_ROWS, sizeof *w.span, &w.span));
     w.p->span = w.span;

@@ -40,7 +40,7 @@ static bool is_run(const struct marks *m) {
     return m->record || m->summary || m->metrics;
 }
 
-static bool is_experiment(const struct marks *m) {
+static bool runs_is_experiment(const struct marks *m) {
     return m->results || (m->cells && m->lock);
 }
 
@@ -189,8 +189,8 @@ static enum error read_results(const char *dir, struct pool *scratch, struct poo
     return out->verdict ? ERR_NONE : ERR_MEMORY;
 }
 
-static enum error read_experiment(const char *dir, const struct marks *m, struct pool *scratch, struct pool *pool,
-                                  struct listed *out) {
+static enum error runs_read_experiment(const char *dir, const struct marks *m, struct pool *scratch, struct pool *pool,
+                                       struct listed *out) {
     char *lock = pool_printf(scratch, "%s/compare.lock", dir);
     if (!lock) return ERR_MEMORY;
     out->experiment = true;
@@ -257,7 +257,7 @@ static enum error runs_look_into(const char *dir, const char *name, const struct
     if (!out->name || !out->dir) return ERR_MEMORY;
     TRY(pool_create(&scratch));
     enum error err = m->closed ? FAIL(ERR_IO, "cannot open the folder: %s", strerror(m->closed))
-                               : (is_experiment(m) ? read_experiment : read_run)(dir, m, scratch, pool, out);
+                               : (runs_is_experiment(m) ? runs_read_experiment : read_run)(dir, m, scratch, pool, out);
     pool_free(scratch);
     if (err == ERR_NONE || err == ERR_MEMORY) return err;
     out->state = RUN_UNREADABLE;
@@ -311,7 +311,7 @@ static enum error search_folder(struct runs_search *s, const char *dir, const ch
         if (one) *one = (struct names){folders, path}, folders = one;
     }
     if (d) closedir(d);
-    if (err == ERR_NONE && (marks.closed || is_run(&marks) || is_experiment(&marks)))
+    if (err == ERR_NONE && (marks.closed || is_run(&marks) || runs_is_experiment(&marks)))
         err = search_add(s, dir, name, &marks);
     size_t skip = strlen(dir) + 1;
     for (struct names *f = folders; f && err == ERR_NONE && depth < DEPTH; f = f->next) {
@@ -350,7 +350,7 @@ static struct marks marks_of(const char *dir) {
 
 bool runs_is_one(const char *dir) {
     const struct marks m = marks_of(dir);
-    return is_run(&m) && !is_experiment(&m);
+    return is_run(&m) && !runs_is_experiment(&m);
 }
 
 enum error runs_one(const char *dir, struct pool *pool, struct listed *out) {

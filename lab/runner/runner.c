@@ -37,8 +37,8 @@ static char *runner_run_path(const struct runner_state *s, int cell, int repeat,
 
 /* ---- what was run before ---- */
 
-static enum error write_note(const struct runner_state *s, int cell, int repeat, int again, double foreign,
-                             double seconds) {
+static enum error runner_write_note(const struct runner_state *s, int cell, int repeat, int again, double foreign,
+                                    double seconds) {
     struct json j = {0};
     char *path = runner_run_path(s, cell, repeat, "/compare.json");
     if (!path) return ERR_MEMORY;
@@ -126,7 +126,8 @@ static enum error runner_failure(const struct runner_state *s, const struct one_
 }
 
 /* Cores that others kept busy; not known where a launcher's ranks are no children of ours. */
-static double foreign_cores(const struct one_run *r, double busy, const struct process_end *end, double seconds) {
+static double runner_foreign_cores(const struct one_run *r, double busy, const struct process_end *end,
+                                   double seconds) {
     if (r->cell->start.under || r->cell->start.nhosts) return (double)NAN;
     return fmax((busy - runner_seconds_used(&end->used)) / seconds, 0);
 }
@@ -138,7 +139,7 @@ static enum error runner_try_once(const struct one_run *r, double *foreign, doub
     *end = (struct process_end){0};
     TRY(one_run(r, end));
     *seconds = clock_seconds(clock_ns() - began);
-    *foreign = foreign_cores(r, runner_busy_seconds() - busy, end, *seconds);
+    *foreign = runner_foreign_cores(r, runner_busy_seconds() - busy, end, *seconds);
     return ERR_NONE;
 }
 
@@ -164,7 +165,7 @@ static enum error runner_run_one(struct runner_state *s, int cell, int repeat) {
     }
     if (stop_signal()) return one_run_remove(&r);
     if (end.code != 0 || end.late) return runner_failure(s, &r, &end);
-    TRY(write_note(s, cell, repeat, again, foreign, seconds));
+    TRY(runner_write_note(s, cell, repeat, again, foreign, seconds));
     if (!runner_take(s, cell, repeat))
         return FAIL(ERR_DATA, "'%s' ended with code 0, but did not finish its run", r.dir);
     return ERR_NONE;
@@ -226,7 +227,7 @@ static int by_turn(const void *a, const void *b) {
     return x->cell - y->cell;
 }
 
-static void draw_order(const struct experiment *x, int repeat, struct runner_turn *turns) {
+static void runner_draw_order(const struct experiment *x, int repeat, struct runner_turn *turns) {
     struct rng_key key = rng_key(x->seed, RNG_ORDER);
     for (int i = 0; i < x->ncells; i++) {
         int first = i;
@@ -243,7 +244,7 @@ static void draw_order(const struct experiment *x, int repeat, struct runner_tur
 
 /* ---- all ---- */
 
-static enum error lock_folder(const char *folder, struct pool *pool, int *fd) {
+static enum error runner_lock_folder(const char *folder, struct pool *pool, int *fd) {
     char *path = pool_printf(pool, "%s/compare.lock", folder);
     if (!path) return ERR_MEMORY;
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -253,7 +254,7 @@ static enum error lock_folder(const char *folder, struct pool *pool, int *fd) {
     return FAIL(ERR_CREATE, "another process runs the experiment in '%s'", folder);
 }
 
-static enum error write_cells(const struct runner_state *s) {
+static enum error runner_write_cells(const struct runner_state *s) {
     for (int i = 0; i < s->x->ncells; i++) {
         char *dir = pool_printf(s->pool, "%s/cells/%s", s->r->folder, s->x->cell[i].name);
         char *path = dir ? pool_printf(s->pool, "%s/config.yaml", dir) : NULL;
@@ -267,7 +268,7 @@ static enum error write_cells(const struct runner_state *s) {
 static enum error runner_run_all(struct runner_state *s) {
     struct runner_turn turns[EXPERIMENT_CELLS];
     for (int repeat = 0; repeat < s->out->repeats; repeat++) {
-        draw_order(s->x, repeat, turns);
+        runner_draw_order(s->x, repeat, turns);
         for (int i = 0; i < s->x->ncells; i++) {
             int cell = turns[i].cell;
             if (s->done[cell * s->most + repeat]) continue;
@@ -316,7 +317,7 @@ static enum error runner_begin(struct runner_state *s) {
     s->done = pool_alloc(s->pool, n * sizeof *s->done);
     s->seconds = pool_alloc(s->pool, n * sizeof *s->seconds);
     if (!s->done || !s->seconds) return ERR_MEMORY;
-    TRY(write_cells(s));
+    TRY(runner_write_cells(s));
     const char *few = s->r->quiet ? NULL : experiment_too_few(s->x, s->x->most);
     if (few) fprintf(stderr, "note: %s\n", few);
     for (int i = 0; i < s->x->ncells; i++)
@@ -332,7 +333,7 @@ enum error runner_run(const struct runner *r, const struct experiment *x, struct
     int fd;
     TRY(compare_begin(x, r->folder, out));
     TRY(file_make_folders(r->folder));
-    TRY(lock_folder(r->folder, x->pool, &fd));
+    TRY(runner_lock_folder(r->folder, x->pool, &fd));
     enum error err = runner_begin(&s);
     if (err == ERR_NONE && x->model_fit) link_fits_measure(x, r->folder, r->program, r->quiet);
     if (err == ERR_NONE) err = runner_run_all(&s);

@@ -97,7 +97,7 @@ static enum error run_engine(const struct one_run *r, struct process_limits limi
 
 /* ---- on several hosts ---- */
 
-static char *shell_word(struct pool *pool, char *before, const char *word) {
+static char *run_shell_word(struct pool *pool, char *before, const char *word) {
     char *out = before ? pool_printf(pool, "%s '", before) : NULL;
     for (; *word && out; word++)
         out = *word == '\'' ? pool_printf(pool, "%s'\\''", out) : pool_printf(pool, "%s%c", out, *word);
@@ -113,8 +113,8 @@ static char *start_script(const struct one_run *r, int host) {
     char *text = words.failed ? NULL
                               : pool_printf(r->pool, "exec 3<&0; IFS= read -r " TOKEN_VARIABLE
                                                      "; export " TOKEN_VARIABLE "; env");
-    for (const char *const *v = r->cell->start.variables; v && *v; v++) text = shell_word(r->pool, text, *v);
-    for (int i = 0; i < words.n; i++) text = shell_word(r->pool, text, words.of[i]);
+    for (const char *const *v = r->cell->start.variables; v && *v; v++) text = run_shell_word(r->pool, text, *v);
+    for (int i = 0; i < words.n; i++) text = run_shell_word(r->pool, text, words.of[i]);
     return text ? pool_printf(r->pool,
                               "%s </dev/null 3<&- & p=$!; { cat <&3 >/dev/null; kill $p; } 2>/dev/null & c=$!; "
                               "exec 3<&-; wait $p; s=$?; kill $c 2>/dev/null; exit $s",
@@ -172,7 +172,7 @@ static enum error run_settings_of(const struct one_run *r, struct node **out) {
     return err;
 }
 
-static enum error finish_command(const struct one_run *r, const struct foreign *f) {
+static enum error run_finish_command(const struct one_run *r, const struct foreign *f) {
     enum error err = foreign_finish(f, r->pool);
     return err == ERR_NONE ? err : error_prefix(err, "'%s', run %d: ", r->cell->label, r->repeat + 1);
 }
@@ -206,7 +206,7 @@ static enum error run_command(const struct one_run *r, struct process_limits lim
                               .devices = r->cell->settings.config.devices.count,
                               .warmup = r->x->warmup,
                               .memory = (double)end->used.ru_maxrss * 1024};
-    return finish_command(r, &f);
+    return run_finish_command(r, &f);
 }
 
 /* ---- all ---- */

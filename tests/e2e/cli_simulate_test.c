@@ -139,7 +139,7 @@ static void a_configuration_is_measured_first(void **state) {
     assert_string_equal(json_get(json_get(root, "measured"), "of")->text, "now");
     assert_true(number(json_get(root, "measured"), "traced_steps") == 30);
     assert_true(number(root, "bytes_per_s") == 100e6 / 8);
-    rows_of(root, 3);
+    rows_of(root, 4);
 }
 
 /* What bench comm measures of an emulated port leads back to it. */

@@ -123,7 +123,7 @@ static size_t aead_update(struct aead *a, const uint8_t *in, uint8_t *out, size_
     return come;
 }
 
-/* Whether all n bytes have come out. */
+/* Checks that all n bytes have come out; else the stream is broken, and what was decrypted is wiped. */
 static bool aead_passes(struct aead *a, size_t come, void *out, size_t n) {
     if (come != n) a->broken = true;
     if (a->broken && a->use == AEAD_ENCRYPTED) memset(out, 0, n);

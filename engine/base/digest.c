@@ -121,7 +121,3 @@ enum error scrypt_key(const char *secret, const void *salt, size_t salt_n, uint8
 void hmac_sha256(const void *key, size_t key_n, const void *data, size_t n, uint8_t out[SHA256_BYTES]) {
     if (!HMAC(EVP_sha256(), key_n ? key : "", (int)key_n, data, n, out, NULL)) abort(); /* it found no memory */
 }
-
-int digest_equal(const uint8_t a[SHA256_BYTES], const uint8_t b[SHA256_BYTES]) {
-    return !CRYPTO_memcmp(a, b, SHA256_BYTES);
-}

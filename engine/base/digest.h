@@ -25,5 +25,3 @@ void hmac_sha256(const void *key, size_t key_n, const void *data, size_t n, uint
 /* A key from a secret that a person chose, by scrypt (RFC 7914) with n = 32768, r = 8, p = 1: each guess of the secret
  * costs who guesses what it costs here, 32 MB of memory and about 0.1 s of a core. ERR_MEMORY: there is not as much. */
 MUST_CHECK enum error scrypt_key(const char *secret, const void *salt, size_t salt_n, uint8_t out[SHA256_BYTES]);
-/* Whether two digests are equal; the time does not depend on where they differ. */
-int digest_equal(const uint8_t a[SHA256_BYTES], const uint8_t b[SHA256_BYTES]);

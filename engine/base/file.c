@@ -101,7 +101,7 @@ enum error file_pread_all(int fd, void *data, size_t n, int64_t offset, const ch
     return ERR_NONE;
 }
 
-/* The folder that holds path: its text up to the last '/', or ".". */
+/* Syncs the folder that holds path: its text up to the last '/', or ".". */
 static enum error sync_parent(const char *path) {
     const char *slash = strrchr(path, '/');
     char folder[PATH_MAX];

@@ -58,6 +58,7 @@ static bool help_find(const struct config_section *s, const char *word, size_t n
     return true;
 }
 
+/* Finds the key of this word (n bytes) in what stands under 'from': a section or a field with a table. */
 static bool find_below(const struct target *from, const char *word, size_t n, struct target *out) {
     return from->section ? help_find(from->section, word, n, out) : find_in_tables(from->field, word, n, out);
 }

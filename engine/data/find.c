@@ -39,17 +39,12 @@ static bool find_is_labels(int kind, const char *name) {
     return found && dataset_kinds(&count)[kind]->section.fields == pair_fields;
 }
 
-static bool find_wants_all(const char *path, const char *name) {
-    (void)path, (void)name;
-    return true;
-}
-
 /* Whether a folder, or one in it, holds a picture. */
 static bool holds_pictures(const char *path, int depth, struct pool *pool) {
     struct listing l = {0};
     char inner[PATH_MAX];
     bool found = false;
-    if (listing_read(path, "", find_wants_all, pool, &l) != ERR_NONE) l.count = 0;
+    if (listing_read(path, "", NULL, pool, &l) != ERR_NONE) l.count = 0;
     for (int64_t i = 0; i < l.count && !found; i++) found = image_is_name(l.name[i]);
     for (int64_t i = 0; i < l.count && !found && depth > 0; i++)
         found = path_join(inner, path, l.name[i]) == ERR_NONE && file_is_folder(inner) &&
@@ -80,7 +75,7 @@ static enum error sample_take(struct folder *f, int kind, const char *name) {
 }
 
 static enum error folder_look(struct folder *f) {
-    TRY(listing_read(f->path, "", find_wants_all, f->pool, &f->all));
+    TRY(listing_read(f->path, "", NULL, f->pool, &f->all));
     for (int64_t i = 0; i < f->all.count; i++) {
         char path[PATH_MAX];
         TRY(path_join(path, f->path, f->all.name[i]));

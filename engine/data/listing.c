@@ -50,7 +50,7 @@ enum error listing_read(const char *root, const char *folder, listing_wants_fn *
     for (struct dirent *e; err == ERR_NONE && (e = readdir(d));) {
         if (e->d_name[0] == '.') continue;
         err = path_join(path, full, e->d_name);
-        if (err == ERR_NONE && wants(path, e->d_name)) err = listing_add(out, pool, folder, e->d_name);
+        if (err == ERR_NONE && (!wants || wants(path, e->d_name))) err = listing_add(out, pool, folder, e->d_name);
     }
     closedir(d);
     if (out->count > first) qsort(out->name + first, (size_t)(out->count - first), sizeof *out->name, listing_compare);

@@ -12,7 +12,7 @@ struct listing { /* of names, in order; the list is malloc's, the names lie in a
 MUST_CHECK enum error listing_add(struct listing *l, struct pool *pool, const char *folder, const char *name);
 typedef bool listing_wants_fn(const char *path, const char *name);
 /* Adds the entries of root/folder that are wanted, but none whose name begins with a dot, sorted by their bytes, as
- * FOLDER/NAME. */
+ * FOLDER/NAME; wants NULL: all. */
 MUST_CHECK enum error listing_read(const char *root, const char *folder, listing_wants_fn *wants, struct pool *pool,
                                    struct listing *out);
 int listing_compare(const void *a, const void *b); /* for qsort and bsearch over the names */

@@ -23,6 +23,7 @@ struct normalize {
     double mean[CHANNELS_MAX], std[CHANNELS_MAX];
 };
 
+/* Reads a number, or a list of them, one a channel or column; *at is where an error is. */
 static enum error numbers_parse(const struct node *node, double out[CHANNELS_MAX], int *count, const struct node **at) {
     *at = node;
     *count = node->kind == NODE_LIST ? node->count : 1;

@@ -5,7 +5,7 @@
 
 /* Plans an op on this implementation, which takes the description. */
 MUST_CHECK enum error op_make(const struct op_impl *impl, struct device *dev, const struct op_desc *d, struct op **out);
-bool op_takes_any(const struct op_desc *d);   /* true */
+bool op_takes_any(const struct op_desc *d);   /* true, whatever the description */
 bool op_takes_plain(const struct op_desc *d); /* plain images; act_is_fused where it is fused */
 /* Whether y has the rows of x, each 'out' long. */
 bool op_rows_fit(const struct op_desc *d, int64_t out);

@@ -82,6 +82,7 @@ static enum error segment_run(const struct call *c, int i) {
 
 /* ---- one after the other ---- */
 
+/* Adds the weights' gradients of segment i to those that are complete with it, along the tree. */
 static enum error add_slots(const struct segmented *s, const struct op_args *a, int i) {
     for (int k = s->op.desc.apart; k < 2 && a->dw[k]; k++)
         for (int slot = segment_slot(i); slot > segment_bottom(i); slot--)

@@ -14,7 +14,7 @@ enum error checkpoint_weights(const char *step, bool raw, struct pool *pool, con
     return file_exists(*out) ? ERR_NONE : FAIL(ERR_DATA, "'%s' lacks %s, which its manifest names", step, name);
 }
 
-/* The first name after 'last' in alphabetic order, so that the hash does not depend on the arena's
+/* The parameter with the first name after 'last' in alphabetic order, so that the hash does not depend on the arena's
  * order. */
 static const struct tensor_info *next_by_name(const struct model *m, const struct tensor_info *last) {
     const struct tensor_info *next = NULL;

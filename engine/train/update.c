@@ -45,7 +45,7 @@ static int64_t all_blocks(const struct trainer *t) {
     return (t->model->arena_floats + NORM_BLOCK - 1) / NORM_BLOCK;
 }
 
-/* fp16 asks for it to see whether the gradient is finite. */
+/* Blocks whose partial norms the step needs: all with clipping or fp16, which looks for what is not finite; else 0. */
 int64_t trainer_norm_blocks(const struct trainer *t) {
     bool asked = t->config->optimizer.clip > 0 || scaling_on(t);
     return asked ? all_blocks(t) : 0;
@@ -286,7 +286,7 @@ enum error trainer_measure(struct trainer *t) {
     return ERR_NONE;
 }
 
-/* What a tensor's norms make of the rate: the norms of all its pieces, added from the first to the last. */
+/* The rate of a tensor by its norms, each of which is added up from the first of its pieces to the last. */
 static float rate_of(const struct trainer *t, int tensor) {
     const struct optim_ops *o = t->optim;
     int group = t->tensors.group[tensor];

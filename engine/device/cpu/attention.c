@@ -75,6 +75,7 @@ static void pack_panels(const struct attention *t, const float *rows, float *to)
         transpose(PANEL, t->size, rows + i * t->wide, t->wide, to + i * t->size, PANEL);
 }
 
+/* to (positions, size), rows of the op's width apart, = by * from (rows, wide). */
 static void unpack_rows(const struct attention *t, float by, const float *from, float *to) {
     copy_rows((struct rows){t->positions, t->size, t->wide}, by, from, to, 3 * t->all);
 }

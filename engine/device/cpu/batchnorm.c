@@ -33,6 +33,7 @@ struct pass { /* the tensors as planes */
 /* ---- one channel: kernels ------------------------------------------------------------------- */
 enum { LANES = 16 };
 
+/* The sum of part (LANES), in order. */
 static double lanes_sum(const double *part) {
     double sum = 0;
     for (int lane = 0; lane < LANES; lane++) sum += part[lane];
@@ -47,6 +48,7 @@ static double lanes_sum(const double *part) {
         with(at_, end_ - at_);                                                                                         \
     }
 
+/* The sum of a channel's planes in x. */
 static double planes_sum(const struct planes *p, const float *x) {
     double part[LANES] = {0};
 #define SUM(at, count)                                                                                                 \
@@ -55,6 +57,7 @@ static double planes_sum(const struct planes *p, const float *x) {
     return lanes_sum(part);
 }
 
+/* The sum of (x - mean)^2 over a channel's planes. */
 static double planes_squares(const struct planes *p, const float *x, float mean) {
     double part[LANES] = {0};
 #define SQUARE(at, count)                                                                                              \
@@ -117,6 +120,7 @@ static void planes_gradient_sums(const struct planes *p, const float *x, float m
     sums[1] = lanes_sum(part1);
 }
 
+/* dx of a channel's planes, by the second formula of struct line; y NULL: there is no ReLU. */
 static void planes_gradient(const struct planes *p, struct line l, const float *restrict x, const float *restrict y,
                             const float *restrict dy, float *restrict dx) {
     for (int64_t i = 0; i < p->count; i++)
@@ -131,6 +135,7 @@ struct moments {
     double mean, var; /* of the batch, biased; or the running ones */
 };
 
+/* The moments of channel c: the running ones or the batch's, which it adds to these. */
 static struct moments moments_of(const struct pass *p, int64_t c) {
     const struct batchnorm *b = p->b;
     const struct op_args *a = p->a;

@@ -55,6 +55,7 @@ struct near {
     floats mean[2], scale[2], shift[2], less[2], slope[2];
 };
 
+/* Loads a line into registers. */
 INLINE void near_set(struct near *near, const struct line *l) {
     for (int h = 0; h < 2; h++) {
         near->mean[h] = LOAD(l->mean + h * HALF);
@@ -65,6 +66,7 @@ INLINE void near_set(struct near *near, const struct line *l) {
     }
 }
 
+/* y (area, B) = (x - mean) scale + shift of each lane, at least 0 with ReLU. */
 static void plane_apply(int64_t area, const float *restrict x, const struct line *l, bool relu, float *restrict y) {
     const floats zero = {0};
     const ints none = {0}, always = relu ? none : ~none;
@@ -111,6 +113,7 @@ static void plane_gradient_sums(int64_t area, const float *x, const float *dy, c
         add_gradients(area, x, dy, l, false, sums);
 }
 
+/* dx (area, B) of x and dy, by the line; see plane_gradient_sums for dz. */
 INLINE void give_gradient(int64_t area, const float *restrict x, const float *restrict dy, const struct line *l,
                           bool relu, float *restrict dx) {
     const floats zero = {0};

@@ -9,6 +9,7 @@
 /* ---- transposes ----------------------------------------------------------------------------- */
 typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
 
+/* to (4, 4) = from (4, 4) turned; rows are ld_from and ld_to floats apart. */
 static void transpose_4x4(const float *from, int64_t ld_from, float *to, int64_t ld_to) {
     four a = *(const four *)from, b = *(const four *)(from + ld_from);
     four c = *(const four *)(from + 2 * ld_from), d = *(const four *)(from + 3 * ld_from);
@@ -48,6 +49,7 @@ INLINE vec rows_paired(const float *even, const float *odd, int64_t n) {
     return pairs_of(few_load(even, some), odd ? few_load(odd, some) : (vec){0});
 }
 
+/* to ((k + 1) / 2, wide) = from (k, n) in bf16, each two rows of a column as one pair; zeros after column n. */
 static void rows_as_pairs(int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide) {
     for (int64_t p = 0; p < k; p += 2, to += wide)
         for (int64_t j = 0; j < wide; j += LANES) {
@@ -56,6 +58,7 @@ static void rows_as_pairs(int64_t k, int64_t n, const float *from, int64_t ld, f
         }
 }
 
+/* to (rows, (k + 1) / 2) = from (rows, k) in bf16, each two neighbours of a row as one pair. */
 static void neighbours_as_pairs(int64_t rows, int64_t k, const float *from, int64_t ld, float *to, int64_t ld_to) {
     for (int64_t i = 0; i < rows; i++, from += ld, to += ld_to)
         for (int64_t p = 0; p < k; p += 2 * LANES) {
@@ -83,6 +86,7 @@ static void groups_of_pairs(int64_t k, int64_t m, const float *from, int64_t ld,
 }
 
 /* ---- floats --------------------------------------------------------------------------------- */
+/* to (k, wide) = from (k, n), rows ld floats apart; zeros after column n. */
 static void floats_across(int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide) {
     if (n < wide) memset(to, 0, (size_t)(k * wide) * sizeof *to);
     for (int64_t p = 0; p < k; p++) {
@@ -140,6 +144,7 @@ void pack_along(struct pack_source s, float *to) {
     if (s.how == PACK_ROUNDED) bf16_round_all(s.n * s.k, to, to);
 }
 
+/* to: the columns of the source as rows, one after the other; work holds rows that become pairs first. */
 static void columns_as_rows(struct pack_source s, float *to, float *work) {
     int64_t rows = pack_rows(PACK_TILES, s.k);
     for (int64_t c = 0; c < s.n; c += PACK_WIDE) {

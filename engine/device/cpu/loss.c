@@ -15,6 +15,7 @@
 /* ---- kernels -------------------------------------------------------------------------------- */
 enum { LANES = 32, SUM_LANES = 16, GRAIN = 4096 };
 
+/* The largest of x (n). */
 static float block_max(int64_t n, const float *x) {
     float part[LANES], most;
     int64_t k = 0;
@@ -51,10 +52,12 @@ static double block_exp(int64_t n, const float *x, float top, float *y) {
     return ((double)part[0] + (double)part[1]) + ((double)part[2] + (double)part[3]);
 }
 
+/* to (n) = from by. */
 static void gradient_scale(int64_t n, float by, const float *from, float *to) {
     for (int64_t k = 0; k < n; k++) to[k] = from[k] * by;
 }
 
+/* The first place of 'what' in x (n). */
 static int64_t row_find(int64_t n, const float *x, float what) {
     int64_t k = 0;
     while (k < n && x[k] != what) k++;
@@ -166,6 +169,7 @@ static void results_add_up(const struct op_desc *d, const struct result *results
     }
 }
 
+/* Rows that are worth a thread. */
 static int64_t rows_grain(const struct op_desc *d) {
     return (GRAIN + shape_last(&d->x) - 1) / shape_last(&d->x);
 }
@@ -228,6 +232,7 @@ const struct op_impl CPU_NAME(cpu_cross_entropy) = {
  * The logarithms of a block are one logarithm, of the product of what is in them: each factor is at most 2. */
 enum { BITS_BLOCK = 960 }; /* 2^960 is a double */
 
+/* The sum over n features of log(1 + e^x) - x target; target NULL: all zeros. */
 static double block_bits(int64_t n, const float *x, const float *target) {
     double sum[SUM_LANES] = {0}, product[SUM_LANES], all = 0, factor = 1;
     int64_t k = 0;
@@ -247,6 +252,7 @@ static double block_bits(int64_t n, const float *x, const float *target) {
     return all + real_log(factor);
 }
 
+/* dx (n) = (sigmoid(x) - target) by; target NULL: all zeros. */
 static void bits_slopes(int64_t n, const float *x, const float *target, float by, float *dx) {
     if (target)
         for (int64_t k = 0; k < n; k++) dx[k] = (fast_sigmoid(x[k]) - target[k]) * by;

@@ -17,6 +17,7 @@ struct row {
 };
 
 /* ---- kernels -------------------------------------------------------------------------------- */
+/* The sum of part (LANES), added in pairs; part is used up. */
 static inline __attribute__((always_inline)) float lanes_sum(float *part) {
     for (int lane = 0; lane < 16; lane++) part[lane] += part[lane + 16];
     for (int lane = 0; lane < 8; lane++) part[lane] += part[lane + 8];
@@ -24,6 +25,7 @@ static inline __attribute__((always_inline)) float lanes_sum(float *part) {
     return (part[0] + part[1]) + (part[2] + part[3]);
 }
 
+/* The mean of x (n). */
 static float row_mean(int64_t n, const float *x) {
     float part[LANES] = {0};
     int64_t k = 0;
@@ -33,6 +35,7 @@ static float row_mean(int64_t n, const float *x) {
     return lanes_sum(part) / (float)n;
 }
 
+/* The mean of (x - mean)^2 over x (n). */
 static float row_variance(int64_t n, const float *x, float mean) {
     float part[LANES] = {0};
     int64_t k = 0;
@@ -48,6 +51,7 @@ static float row_variance(int64_t n, const float *x, float mean) {
     return lanes_sum(part) / (float)n;
 }
 
+/* y (n) = (x - mean) r w + b; b NULL: none. */
 static void row_apply(struct row row, const float *restrict x, const float *restrict w, const float *restrict b,
                       float *restrict y) {
     for (int64_t k = 0; k < row.n && b; k++) y[k] = (x[k] - row.mean) * row.r * w[k] + b[k];
@@ -140,6 +144,7 @@ static void norm_backward_blocks(const struct cpu_pass *p, int64_t begin, int64_
     }
 }
 
+/* Blocks of BLOCK rows in the batch, the last of which may be shorter. */
 static int64_t blocks_of(const struct op_desc *d) {
     return (op_rows(d) + BLOCK - 1) / BLOCK;
 }

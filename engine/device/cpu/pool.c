@@ -60,12 +60,14 @@ INLINE void row_max(const struct row *r, const float *restrict x, float *restric
     KNOWN_STRIDE(MAX_ROW)
 }
 
+/* Adds to outputs y of a row what their place of the window has in x. */
 INLINE void row_sum(const struct row *r, const float *restrict x, float *restrict y) {
 #define SUM_ROW(s)                                                                                                     \
     for (EACH(k)) y[k] += x[k * (s)];
     KNOWN_STRIDE(SUM_ROW)
 }
 
+/* Adds to dx, at the row's place of each window, its share of dy. */
 INLINE void row_spread(const struct row *r, float share, const float *restrict dy, float *restrict dx) {
 #define SPREAD_ROW(s)                                                                                                  \
     for (EACH(k)) dx[k * (s)] += dy[k] * share;
@@ -85,6 +87,7 @@ static void row_begin(const struct op_desc *d, int64_t oy, float *y, int32_t *fr
     }
 }
 
+/* y (oh, ow) = the largest of each window of x (h, w); from (oh, ow): where in x it is. */
 static void plane_max(const struct op_desc *d, const float *x, float *y, int32_t *from) {
     const struct window *w = &d->pool.window;
     int64_t width = d->y.dim[2];
@@ -98,6 +101,7 @@ static void plane_max(const struct op_desc *d, const float *x, float *y, int32_t
     }
 }
 
+/* y (oh, ow) = the mean of each window of x (h, w), whose padding counts as zeros. */
 static void plane_mean(const struct op_desc *d, const float *x, float *y) {
     const struct window *w = &d->pool.window;
     int64_t width = d->y.dim[2];
@@ -113,6 +117,7 @@ static void plane_mean(const struct op_desc *d, const float *x, float *y) {
     }
 }
 
+/* Adds to dx (h, w) the share of each window in dy (oh, ow). */
 static void plane_mean_backward(const struct op_desc *d, const float *dy, float *dx) {
     const struct window *w = &d->pool.window;
     float share = 1 / ((float)w->kernel[0] * (float)w->kernel[1]);
@@ -131,6 +136,7 @@ static bool pool_is_max_2x2(const struct op_desc *d) {
            w->stride[1] == 2 && !w->pad[0] && !w->pad[1];
 }
 
+/* plane_max for windows of 2x2 side by side. */
 static void plane_max_2x2(const struct op_desc *d, const float *restrict x, float *restrict y, int32_t *restrict from) {
     int32_t wide = (int32_t)d->x.dim[2], width = (int32_t)d->y.dim[2];
     for (int32_t oy = 0; oy < d->y.dim[1]; oy++, x += 2 * wide, y += width, from += width)
@@ -157,6 +163,7 @@ static bool pool_is_mean_of_all(const struct op_desc *d) {
            !w->pad[1];
 }
 
+/* y (1) = the mean of x (area). */
 static void mean_of_all(int64_t area, const float *x, float *y) {
     double sum = 0;
     for (int64_t k = 0; k < area; k++) sum += (double)x[k];

@@ -25,6 +25,7 @@ struct place {
     int64_t row, col;
 };
 
+/* Which of a window's 'kernel' places lie in [0, length), the first place being at 'first'. */
 static inline void window_cut(int64_t first, int kernel, int64_t length, int *begin, int *end) {
     *begin = first < 0 ? (int)-first : 0;
     *end = first + kernel > length ? (int)(length - first) : kernel;
@@ -79,6 +80,7 @@ static void block_window_max(const struct op_desc *d, const float *x, float *y, 
     }
 }
 
+/* Adds dy (oh, ow, B) to dx (h, w, B), lane by lane at the place of the window that 'from' (oh, ow, B) names. */
 static void plane_max_backward(const struct op_desc *d, const float *dy, const int32_t *from, float *dx) {
     EACH_OUTPUT(oy, ox) {
         struct place p = place_of(d, oy, ox);
@@ -98,6 +100,7 @@ static float share_of(const struct op_desc *d) {
     return 1 / ((float)d->pool.window.kernel[0] * (float)d->pool.window.kernel[1]);
 }
 
+/* y (oh, ow, B) = the mean of each window of x (h, w, B), whose padding counts as zeros. */
 static void block_window_mean(const struct op_desc *d, const float *x, float *y) {
     float share = share_of(d);
     EACH_OUTPUT(oy, ox) {
@@ -112,6 +115,7 @@ static void block_window_mean(const struct op_desc *d, const float *x, float *y)
     }
 }
 
+/* Adds to dx (h, w, B) the share of each window in dy (oh, ow, B). */
 static void block_window_mean_backward(const struct op_desc *d, const float *dy, float *dx) {
     float share = share_of(d);
     EACH_OUTPUT(oy, ox) {
@@ -188,6 +192,7 @@ const struct op_impl CPU_NAME(cpu_pool_blocked) = {
 };
 
 /* ---- mean of whole images: y is (channels) -------------------------------------------------- */
+/* y (B) = the mean over the places of x (places, B). */
 static void plane_mean(int64_t floats_of_plane, const float *x, float *y) {
     doubles sum[2] = {{0}, {0}};
     double places = (double)(floats_of_plane / B);
@@ -196,6 +201,7 @@ static void plane_mean(int64_t floats_of_plane, const float *x, float *y) {
     for (int h = 0; h < 2; h++) *(loose *)(y + h * HALF) = __builtin_convertvector(sum[h] / places, loose);
 }
 
+/* dx (places, B) = dy (B) / places. */
 static void plane_mean_backward(int64_t floats_of_plane, const float *dy, float *dx) {
     floats part[2];
     for (int h = 0; h < 2; h++) part[h] = LOAD(dy + h * HALF) / (float)(floats_of_plane / B);

@@ -55,6 +55,7 @@ static float after_act(const struct pass *p, int64_t i, int64_t o) {
     return ((const float *)p->a->scratch)[i * p->out + o];
 }
 
+/* dw of output o, and db: sums over the batch's rows. */
 static void weights_backward(const struct pass *p, int64_t o) {
     const struct op_args *a = p->a;
     double bias = 0;

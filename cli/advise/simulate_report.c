@@ -5,6 +5,7 @@
 #include "engine/base/text.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Servers apart are the devices after those that compute. */
 static const char *simulate_port_text(const struct simulate_row *r, char out[48]) {
@@ -40,6 +41,14 @@ static void simulate_print_places(const struct simulate_options *o, FILE *out) {
     fprintf(out, "\n");
 }
 
+/* Of the longest name. */
+static int simulate_mode_width(void) {
+    int n, width = 4;
+    const struct mode_row *const *modes = mode_kinds(&n);
+    for (int i = 0; i < n; i++) width = (int)strlen(modes[i]->name) > width ? (int)strlen(modes[i]->name) : width;
+    return width;
+}
+
 static void simulate_print_head(const struct simulate_options *o, const struct step_source *s, FILE *out) {
     const struct measured_step *m = &s->step;
     char bytes[32];
@@ -52,18 +61,19 @@ static void simulate_print_head(const struct simulate_options *o, const struct s
             s->measured_here ? "measured now" : "measured by the run",
             text_of_bytes((double)m->model->arena_floats * sizeof(float), bytes), ready);
     simulate_print_places(o, out);
-    fprintf(out, "\n%7s  %-4s  %-23s  %7s  %10s  %10s  %10s  %8s  %6s  %-14s %5s  %10s\n", "devices", "mode", "way",
-            "buckets", "step ms", "exposed ms", "formula ms", "speed-up", "effic.", "busiest port", "busy", "memory");
+    fprintf(out, "\n%7s  %-*s  %-23s  %7s  %10s  %10s  %10s  %8s  %6s  %-14s %5s  %10s\n", "devices",
+            simulate_mode_width(), "mode", "way", "buckets", "step ms", "exposed ms", "formula ms", "speed-up",
+            "effic.", "busiest port", "busy", "memory");
 }
 
 static void simulate_row_print(const struct simulate_row *r, FILE *out) {
     const struct sweep_answer *a = &r->answer;
     char port[48], memory[32], formula[32] = "-";
     if (!isnan(a->formula)) snprintf(formula, sizeof formula, "%.3f", a->formula * 1e3);
-    fprintf(out, "%7lld  %-4s  %-23s  %7d  %10.3f  %10.3f  %10s  %8.2f  %4.0f %%  %-14s %3.0f %%  %10s\n",
-            (long long)r->devices, r->mode, r->way, a->buckets, a->result.step * 1e3, a->result.exposed * 1e3, formula,
-            a->speed_up, a->speed_up / (double)r->devices * 100, simulate_port_text(r, port), a->result.busy * 100,
-            text_of_bytes(a->memory, memory));
+    fprintf(out, "%7lld  %-*s  %-23s  %7d  %10.3f  %10.3f  %10s  %8.2f  %4.0f %%  %-14s %3.0f %%  %10s\n",
+            (long long)r->devices, simulate_mode_width(), r->mode, r->way, a->buckets, a->result.step * 1e3,
+            a->result.exposed * 1e3, formula, a->speed_up, a->speed_up / (double)r->devices * 100,
+            simulate_port_text(r, port), a->result.busy * 100, text_of_bytes(a->memory, memory));
 }
 
 /* Prints the law of scaling for the rows of a line, which differ in their devices alone: the share of the work that they divide, and, for the same work on more devices, how Karp and Flatt's serial share goes from the fewest to the most. */

@@ -79,6 +79,10 @@ struct sharing {
     int64_t every;      /* steps between two meetings where ranks step alone; else 1 */
 };
 
+/* Whether weights come beside the layers before those that need them: what nothing runs beside ends with its step. */
+static inline bool plan_comes_ahead(const struct exchange_plan *p, bool overlap) {
+    return p->nafter && (p->after[0].end >= EACH_FORWARD || (p->after[0].end == BEFORE_LAYER && overlap));
+}
 /* How many of the ranks have parts, and the i-th of them. */
 static inline int sharing_owners(const struct sharing *s, int ranks) {
     return s->owners && s->owners < ranks ? s->owners : ranks;

@@ -185,11 +185,47 @@ static double cost_stream(const struct step_cost *c, enum scheme s, const struct
     return weights;
 }
 
+/* A step whose weights come before its layers, in the order of the layers. In a last backward that gathers they share the
+ * port with gradients. */
+struct gathered {
+    double at, weights, gradients; /* seconds: of computing, and when the port is done with each */
+};
+static void cost_layers(const struct step_cost *c, enum scheme s, const struct ground *g, const struct move *v,
+                        bool backward, bool last, struct gathered *t) {
+    double began[PLAN_AHEAD + 1] = {0}, seconds = backward ? c->backward : c->forward;
+    for (int k = 0; k < c->buckets; k++) {
+        int b = backward ? k : c->buckets - 1 - k;
+        double share = c->backward > 0 ? (c->ready[b] - (b ? c->ready[b - 1] : 0)) / c->backward : 0;
+        double room = v && v->end != BEFORE_LAYER && k > PLAN_AHEAD ? began[k % (PLAN_AHEAD + 1)] : 0;
+        if (v && backward && last) t->weights = fmax(t->weights, t->gradients);
+        if (v) t->weights = fmax(t->weights, c->overlap ? room : t->at) + moves_cost(c, v, 1, s, g, c->bytes[b]);
+        if (v) t->at = fmax(t->at, t->weights);
+        began[k % (PLAN_AHEAD + 1)] = t->at;
+        t->at += seconds * share;
+        if (!last || !c->overlap) continue;
+        if (v) t->gradients = fmax(t->gradients, t->weights);
+        t->gradients = fmax(t->gradients, t->at) + moves_cost(c, c->plan->before, c->plan->nbefore, s, g, c->bytes[b]);
+    }
+}
+
+static double cost_gathered(const struct step_cost *c, enum scheme s, const struct ground *g) {
+    const struct exchange_plan *p = c->plan;
+    struct gathered t = {.at = c->before - c->passes * c->forward - (c->passes - 1) * c->backward};
+    for (int pass = 0; pass < c->passes; pass++) {
+        bool gathers = pass == 0 || p->after[0].end == EACH_FORWARD;
+        cost_layers(c, s, g, gathers ? &p->after[0] : NULL, false, false, &t);
+        cost_layers(c, s, g, p->nafter > 1 ? &p->after[1] : NULL, true, pass == c->passes - 1, &t);
+    }
+    for (int b = 0; b < c->buckets && !c->overlap; b++) t.at += moves_cost(c, p->before, p->nbefore, s, g, c->bytes[b]);
+    return fmax(t.at, t.gradients) + c->update / (g->owners ? g->owners : g->devices);
+}
+
 double cost_step(const struct step_cost *c, enum scheme s, const struct ground *g) {
     const struct exchange_plan *p = c->plan;
     double backward = c->before + c->backward, lane = c->overlap ? 0 : backward, all = 0, after = 0;
     if (g->devices == 1) return backward + c->update;
     if (c->streams) return cost_stream(c, s, g);
+    if (plan_comes_ahead(p, c->overlap) && c->passes > 0) return cost_gathered(c, s, g);
     for (int b = 0; b < c->buckets; b++) {
         if (c->overlap) lane = fmax(lane, c->before + c->ready[b]);
         lane += moves_cost(c, p->before, p->nbefore, s, g, c->bytes[b]);
@@ -206,9 +242,11 @@ static double cost_move_bytes(enum move_by by, int ranks, int servers) {
     return by == MOVE_ALL_REDUCE ? 2 * others : by == MOVE_NEIGHBOUR ? ranks / 2 * 2 : others;
 }
 
-double cost_bytes(const struct exchange_plan *plan, int64_t every, int ranks, int servers) {
+double cost_bytes(const struct exchange_plan *plan, int64_t every, int passes, int ranks, int servers) {
     double bytes = 0;
     for (int i = 0; i < plan->nbefore; i++) bytes += cost_move_bytes(plan->before[i].by, ranks, servers);
-    for (int i = 0; i < plan->nafter; i++) bytes += cost_move_bytes(plan->after[i].by, ranks, servers) / (double)every;
+    for (int i = 0; i < plan->nafter; i++)
+        bytes += cost_move_bytes(plan->after[i].by, ranks, servers) *
+                 (plan->after[i].end >= EACH_FORWARD ? passes : 1) / (double)every;
     return bytes;
 }

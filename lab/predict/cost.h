@@ -56,6 +56,8 @@ struct wire cost_fit(const struct cost_point *points, int n);
 struct step_cost {
     double before;   /* seconds until the backward whose gradients leave begins */
     double backward; /* of which */
+    double forward;  /* of each pass */
+    int passes;      /* that a step is computed in */
     double update;   /* on the device that updates */
     int buckets;
     const double *ready; /* of each, seconds after backward began */
@@ -67,8 +69,9 @@ struct step_cost {
 };
 /* Seconds of a step. s: the scheme of the all-reduces; SCHEMES takes for each bucket the cheapest. */
 double cost_step(const struct step_cost *c, enum scheme s, const struct ground *g);
-/* Bytes that all ranks together send in a step, for each byte of the gradients; servers: those that only serve. */
-double cost_bytes(const struct exchange_plan *plan, int64_t every, int ranks, int servers);
+/* Bytes that all ranks together send in a step, for each byte of the gradients; passes: that a step
+ * is computed in; servers: those that only serve. */
+double cost_bytes(const struct exchange_plan *plan, int64_t every, int passes, int ranks, int servers);
 
 /* ---- laws of scaling, fitted to the times t[i] on n[i] devices ---- */
 /* The share p of the work that is divided: t(N) = t(1) ((1 - p) + p / N). NaN: all are on as many devices;

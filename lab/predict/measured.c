@@ -108,6 +108,8 @@ enum error measured_shape(const struct measured_step *m, double share, const str
         err = FAIL(ERR_CONFIG, "%d buckets\nat most %d can be simulated: larger ones", b.count, SIMULATE_BUCKETS);
     out->before = (m->load + m->forward) * share + backward * (1 - last);
     out->backward = backward * last;
+    out->forward = m->forward * share;
+    out->passes = (int)llround(measured_passes_of(m, share));
     out->update = m->update;
     out->buckets = err == ERR_NONE ? b.count : 0;
     for (int i = 0, p = 0; i < out->buckets; i++) {

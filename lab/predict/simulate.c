@@ -17,6 +17,7 @@ struct replay {
     double *start, *done; /* of a worker's step: its begin, its backward's end */
     double *weights;      /* of each rank: when it can go on with moves of weights that gradients do not wait for */
     double *slow;
+    double *began; /* of each rank, when it began with each of its last layers */
 };
 
 /* ---- devices -------------------------------------------------------------------------------- */
@@ -46,6 +47,7 @@ static enum error replay_open(struct replay *r, const struct step_shape *shape, 
     TRY(simulate_doubles_alloc(net.devices, &r->start));
     TRY(simulate_doubles_alloc(net.devices, &r->done));
     TRY(simulate_doubles_alloc(2 * net.devices, &r->weights));
+    TRY(simulate_doubles_alloc((PLAN_AHEAD + 1) * net.devices, &r->began));
     return simulate_doubles_alloc(net.devices, &r->slow);
 }
 
@@ -54,6 +56,7 @@ static void replay_close(struct replay *r) {
     memory_free(r->start);
     memory_free(r->done);
     memory_free(r->weights);
+    memory_free(r->began);
     memory_free(r->slow);
 }
 
@@ -182,6 +185,61 @@ static enum error replay_stream(struct replay *r) {
     return ERR_NONE;
 }
 
+/* ---- weights that come before their layers ---- */
+
+/* A layer's weights come on a lane of their own, at the earliest when the layer that has left room for them began. */
+static enum error replay_gather(struct replay *r, const struct move *v, int layer, double bytes) {
+    size_t size = (size_t)r->e.size * sizeof(double);
+    double *lane = r->weights, *gradients = r->weights + r->e.size;
+    const double *room = r->began + (size_t)(layer % (PLAN_AHEAD + 1)) * (size_t)r->e.size;
+    for (int i = 0; i < r->e.size; i++) {
+        if (v->end != BEFORE_LAYER && layer > PLAN_AHEAD) lane[i] = fmax(lane[i], room[i]);
+        if (!r->plan->overlap) lane[i] = fmax(lane[i], r->done[i]);
+    }
+    memcpy(gradients, r->e.at, size);
+    memcpy(r->e.at, lane, size);
+    TRY(replay_move(r, v, bytes, 0));
+    memcpy(lane, r->e.at, size);
+    memcpy(r->e.at, gradients, size);
+    for (int i = 0; i < r->workers; i++) r->done[i] = fmax(r->done[i], lane[i]);
+    return ERR_NONE;
+}
+
+/* The layers of a pass, one bucket after another; v: what brings their weights, NULL: they are there. leaves: gradients do. */
+static enum error replay_layers(struct replay *r, const struct move *v, double seconds, bool backward, bool leaves) {
+    const struct step_shape *s = r->shape;
+    for (int k = 0; k < s->buckets; k++) {
+        int b = backward ? k : s->buckets - 1 - k;
+        double share = s->ready[b] - (b ? s->ready[b - 1] : 0);
+        if (v) TRY(replay_gather(r, v, k, s->bytes[b]));
+        for (int i = 0; i < r->e.size; i++) {
+            r->began[(size_t)(k % (PLAN_AHEAD + 1)) * (size_t)r->e.size + (size_t)i] = r->done[i];
+            r->done[i] += r->slow[i] * seconds * share;
+            if (leaves && r->plan->overlap) r->e.at[i] = fmax(r->e.at[i], r->done[i]);
+        }
+        if (leaves && r->plan->overlap) TRY(replay_move(r, &r->plan->moves.before[0], s->bytes[b], 0));
+    }
+    return ERR_NONE;
+}
+
+/* A step begins with the gathers of what the last one has updated. */
+static enum error replay_gathered(struct replay *r) {
+    const struct step_shape *s = r->shape;
+    const struct exchange_plan *p = &r->plan->moves;
+    double loads = s->before - s->forward - s->backward * (s->passes - 1);
+    for (int i = 0; i < r->e.size; i++) r->weights[i] = r->start[i], r->done[i] = r->start[i] + r->slow[i] * loads;
+    for (int pass = 0; pass < s->passes; pass++) {
+        bool gathers = pass == 0 || p->after[0].end == EACH_FORWARD, last = pass == s->passes - 1;
+        TRY(replay_layers(r, gathers ? &p->after[0] : NULL, s->forward / s->passes, false, false));
+        TRY(replay_layers(r, p->nafter > 1 ? &p->after[1] : NULL, s->backward, true, last));
+    }
+    if (!r->plan->overlap) replay_await_backward(r);
+    for (int b = 0; b < s->buckets && !r->plan->overlap; b++) TRY(replay_move(r, &p->before[0], s->bytes[b], 0));
+    replay_await_backward(r);
+    replay_update(r);
+    return ERR_NONE;
+}
+
 /* Steps of ranks that step alone, which are all alike without stragglers. */
 static void simulate_add_steps(struct replay *r, int64_t steps) {
     double each = r->crowd * (r->shape->before + r->shape->backward + r->shape->update);
@@ -197,6 +255,7 @@ static enum error replay_step(struct replay *r, int64_t step) {
         return ERR_NONE;
     }
     if (r->plan->streams) return replay_stream(r);
+    if (plan_comes_ahead(&r->plan->moves, r->plan->overlap) && r->shape->passes > 0) return replay_gathered(r);
     TRY(replay_gradients(r));
     replay_await_backward(r);
     replay_update(r);
@@ -226,7 +285,7 @@ static double simulate_moving_of(const struct step_shape *s, const struct simula
     int ranks = p->net.devices + p->servers;
     if (!p->cores || p->cores >= 2 * ranks || ranks == 1) return 0;
     int cores = p->cores < ranks ? p->cores : ranks;
-    return cost_bytes(&p->moves, p->every, ranks, p->servers) * simulate_all_bytes(s) * p->moving / cores;
+    return cost_bytes(&p->moves, p->every, s->passes, ranks, p->servers) * simulate_all_bytes(s) * p->moving / cores;
 }
 
 /* What the largest bucket takes; of moves that are no all-reduce, the algorithm that they are a part of. */
@@ -283,6 +342,8 @@ double simulate_formula(const struct step_shape *shape, const struct simulate_pl
     struct step_cost c = {.before = shape->before * crowd,
                           .backward = shape->backward * crowd,
                           .update = shape->update * (plan->moves.update == UPDATE_BY_ROOT ? 1 : crowd),
+                          .forward = shape->forward * crowd / (shape->passes > 0 ? shape->passes : 1),
+                          .passes = shape->passes,
                           .buckets = shape->buckets,
                           .ready = ready,
                           .bytes = shape->bytes,

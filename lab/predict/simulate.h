@@ -9,6 +9,8 @@ struct step_shape {  /* of a device that has its cores to itself */
     double before;   /* seconds until the last backward begins: loading, forwards, earlier backwards */
     double backward; /* of the last shard, after which nothing is computed */
     double update;   /* of all weights */
+    double forward;  /* within 'before': of all passes */
+    int passes;      /* that a step is computed in */
     int buckets;
     double bytes[SIMULATE_BUCKETS]; /* in the order in which they leave */
     double ready[SIMULATE_BUCKETS]; /* share of backward that is then done */

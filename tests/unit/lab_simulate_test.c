@@ -173,8 +173,14 @@ static void shortcuts_give_the_same(void **state) {
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-static struct step_shape shape = {
-    .before = 10e-3, .backward = 20e-3, .update = 1e-3, .buckets = 2, .bytes = {250e3, 250e3}, .ready = {0.25, 1}};
+static struct step_shape shape = {.before = 10e-3,
+                                  .backward = 20e-3,
+                                  .update = 1e-3,
+                                  .forward = 8e-3,
+                                  .passes = 1,
+                                  .buckets = 2,
+                                  .bytes = {250e3, 250e3},
+                                  .ready = {0.25, 1}};
 
 static struct simulated step_of(const struct simulate_plan *p) {
     struct simulated s;
@@ -251,7 +257,7 @@ static void servers_pass_their_parts(void **state) {
     p.servers = p.owners = 16;
     p.overlap = p.streams = ring.overlap = true;
     assert_true(step_of(&p).step < step_of(&ring).step);
-    assert_true(cost_bytes(&p.moves, 1, 20, 4) == 2 * 16);
+    assert_true(cost_bytes(&p.moves, 1, 1, 20, 4) == 2 * 16);
 }
 
 static void overlap_hides_and_stragglers_show(void **state) {

@@ -29,6 +29,8 @@ static void find_standing(struct mode *m) {
     s->ranks = m->place->group.size;
     s->workers = t->config->devices.count;
     s->worker = t->rank < m->how->servers ? -1 : t->rank - m->how->servers;
+    s->run = s->worker;
+    s->runs = s->workers;
     s->owns_state = t->rank == 0 || m->how->plan.update != UPDATE_BY_ROOT;
     if (roster) s->seat = roster->of[t->rank].local;
     for (int r = 0; roster && r < roster->size; r++) { /* servers, the first, have none */
@@ -42,7 +44,8 @@ static void find_standing(struct mode *m) {
 static enum error join_group(struct mode *m) {
     TRY(team_open(&m->team, m->t, m->place));
     m->standing->allocator = group_allocator(m->team.group, m->how->plan.lean);
-    if (m->place->group.roster && !m->how->servers) m->standing->worker = group_position(m->team.group);
+    if (m->place->group.roster && !m->how->servers)
+        m->standing->worker = m->standing->run = group_position(m->team.group);
     m->standing->subtrees = m->team.subtrees && m->how->share->subtrees && !m->how->compressed;
     return buckets_init(&m->buckets, m->t->model, &m->how->cut);
 }
@@ -116,7 +119,7 @@ static enum error serve_samples(struct mode *m) {
 }
 
 static enum error mode_start(struct mode *m) {
-    TRY(team_share_start(&m->team, m->t));
+    if (!m->standing->part) TRY(team_share_start(&m->team, m->t));
     TRY(m->ops.start(m));
     if (m->how->brought) TRY(scatter_open(m->t, m->team.group, &m->scatter));
     if (m->standing->worker < 0)
@@ -165,21 +168,20 @@ static enum error mode_sum(struct mode *m, double *v, int n) {
     return team_sum(&m->team, v, n);
 }
 
-/* Shard 0 is the first computing rank's. */
 static enum error mode_share_buffers(struct mode *m) {
-    return team_share_buffers(&m->team, m->t, m->how->servers);
+    return m->ops.buffers(m);
 }
 
 static enum error mode_share_average(struct mode *m) {
     return m->ops.spread(m);
 }
 
-static enum error mode_gather(struct mode *m) {
-    return m->ops.gather(m);
-}
-
 static enum error mode_collect(struct mode *m) {
     return m->ops.collect(m);
+}
+
+static enum error mode_gather(struct mode *m) {
+    return m->ops.gather(m);
 }
 
 static void mode_abort(struct mode *m, const char *reason) {
@@ -219,8 +221,8 @@ const struct step_ops mode_step = {.open = mode_open,
                                    .sum = mode_sum,
                                    .share_buffers = mode_share_buffers,
                                    .share_average = mode_share_average,
-                                   .gather = mode_gather,
                                    .collect = mode_collect,
+                                   .gather = mode_gather,
                                    .abort = mode_abort,
                                    .note = mode_note,
                                    .stats = mode_stats,

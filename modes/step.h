@@ -13,6 +13,8 @@ struct share_ops {
     /* Collective. Rank 0 has the optimizer's state, in the trainer's slots or (where ranks have slices) in its 'whole':
      * all leave with what is theirs. */
     enum error (*start)(struct mode *m);
+    /* Collective, before an evaluation: all leave with the buffers of the network of which shard 0 was computed. */
+    enum error (*buffers)(struct mode *m);
     /* The gradients of bucket b, summed over this rank's shards, are final: begins what makes them the sum over all
      * ranks, on m->lane. Comes for b = 0, 1, ... once a step, on every rank the same, where the plan moves gradients. */
     enum error (*leave)(struct mode *m, int b);

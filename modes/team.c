@@ -70,7 +70,7 @@ enum error team_open(struct team *m, struct trainer *t, const struct place *plac
     struct group_params p = place->group;
     p.rank = t->rank;
     p.idle = t->config->sharing.servers;
-    p.mail = t->config->sharing.plan.by_turns;
+    p.mail = t->config->sharing.plan.by_turns || t->config->sharing.stages > 1;
     p.order = c->order == COMM_ORDER_RING ? ORDER_RING : ORDER_TREE;
     p.timeout = c->timeout;
     p.heartbeat = c->heartbeat;
@@ -91,9 +91,11 @@ enum error team_open(struct team *m, struct trainer *t, const struct place *plac
 void team_abort(struct team *m, const char *reason) {
     m->aborted = true;
     if (m->group) group_abort(m->group, reason);
+    if (m->peers) group_abort(m->peers, reason);
 }
 
 void team_close(struct team *m) {
+    if (m->peers) group_close(m->peers);
     if (m->group) group_close(m->group);
     recorder_close(m->recorder, !m->aborted);
 }
@@ -128,6 +130,9 @@ void team_stats(const struct team *m, struct mode_stats *out) {
     struct group_stats s = {0};
     if (m->group) group_get_stats(m->group, &s);
     *out = (struct mode_stats){.sent = s.sent, .received = s.received, .lane_ns = s.busy_ns};
+    if (!m->peers) return;
+    group_get_stats(m->peers, &s);
+    out->sent += s.sent, out->received += s.received, out->lane_ns += s.busy_ns;
 }
 
 static enum error wait_for(struct flight *f, int64_t begun) {

@@ -6,6 +6,9 @@
 
 struct team {
     struct group *group; /* NULL: this rank is alone */
+    struct group
+        *peers; /* those of its ranks that have the same part of the model, where they do not have all of it, and
+                            are several; else NULL */
     struct recorder *recorder;
     bool aborted;
     bool subtrees;  /* it adds those of the ranks' runs of leaves along the tree */

@@ -3,6 +3,7 @@
 
 static void tell_trace(void *user, const struct group_event *e) {
     static const uint8_t lanes[] = {[LANE_COMM] = TRACE_EXCHANGE, [LANE_AHEAD] = TRACE_AHEAD};
+    bool message = (size_t)e->lane >= sizeof lanes; /* sent by a thread of its own, too */
     const struct trainer *t = user;
     int64_t of = e->label < 0 ? -e->label : e->label;
     const struct trace_event x = {.begin = e->began,
@@ -11,7 +12,9 @@ static void tell_trace(void *user, const struct group_event *e) {
                                   .name = e->name,
                                   .bucket = (int32_t)(of - 1),
                                   .kind = e->waited ? TRACE_WAIT : TRACE_CALL,
-                                  .lane = e->waited ? TRACE_COMPUTE : lanes[e->lane],
+                                  .lane = e->waited ? TRACE_COMPUTE
+                                          : message ? TRACE_EXCHANGE
+                                                    : lanes[e->lane],
                                   .weights = e->label < 0};
     trace_put(t->trace, &x);
 }

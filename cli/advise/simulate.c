@@ -3,6 +3,7 @@
 
 #include "engine/train/stop.h"
 #include "lab/predict/port_fit.h"
+#include "modes/share/share.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +72,7 @@ static int simulate_ways_of(const struct simulate_options *o, const struct run_c
     const struct mode_row *const *modes = mode_kinds(&nmodes);
     for (int m = 0; m < nmodes; m++)
         for (const struct mode_way *way = modes[m]->ways; way->name && o->modes[m]; way++)
-            if (modes[m]->place != PLACE_ALONE && simulate_is_asked(o, c, modes[m], way))
+            if (modes[m]->place != PLACE_ALONE && !way->share->plan.staged && simulate_is_asked(o, c, modes[m], way))
                 simulate_add_way(o, (struct way){modes[m], way, SCHEMES, 0}, out, &n);
     return n;
 }

@@ -92,7 +92,13 @@ static void heap_free(void *ctx, void *p) {
     memory_free(p);
 }
 
+static enum error sparse_alloc(void *ctx, size_t bytes, void **out) {
+    (void)ctx;
+    return memory_alloc_sparse(bytes, out);
+}
+
 const struct allocator allocator_heap = {.alloc = heap_alloc, .free = heap_free};
+const struct allocator allocator_sparse = {.alloc = sparse_alloc, .free = heap_free};
 
 struct block {
     struct block *next;

@@ -38,7 +38,7 @@ struct allocator {
     void (*free)(void *ctx, void *p);
     void *ctx;
 };
-extern const struct allocator allocator_heap;
+extern const struct allocator allocator_heap, allocator_sparse; /* memory_alloc, memory_alloc_sparse */
 
 /* Copies of strings and other small things that live as long as their owner: a bump allocator. */
 struct pool;

@@ -10,22 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUMS_BYTES = SEGMENTS_MAX * LOSS_SUMS * sizeof(double), EVERYWHERE = -1 };
+enum { EVERYWHERE = -1 };
 
 enum error graph_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
                         struct graph **out) {
     struct graph *g = calloc(1, sizeof *g);
     if (!g) return FAIL(ERR_MEMORY, "cannot allocate a graph");
+    g->part = model_part(m, 0, m->nnodes);
     g->m = m, g->dev = dev, g->loss = loss, g->precision = precision;
     g->runtime = device_runtime(dev);
     g->ncuts = EVERYWHERE;
     g->stretches = 1;
     g->inputs = g->runtime->apart ? INPUT_SLOTS : 0;
     *out = g;
-    void *both;
-    TRY(device_alloc(dev, SUMS_BYTES, &both));
-    g->both = both;
-    return graph_members(g, 1);
+    return graph_hold(g, 1);
 }
 
 enum error graph_soften(struct graph *g, float smoothing, const float *class_weights) {
@@ -55,7 +53,8 @@ void graph_free(struct graph *g) {
     }
     for (int i = 0; i < g->nmembers; i++) {
         device_free(g->dev, g->members[i].activations.base);
-        device_free(g->dev, g->members[i].gradients.base);
+        device_free(g->dev, g->members[i].both);
+        if (i == 0 || !g->holds) device_free(g->dev, g->members[i].gradients.base);
     }
     records_free(g);
     inputs_free(g);
@@ -68,7 +67,6 @@ void graph_free(struct graph *g) {
     device_free(g->dev, g->scratch.base);
     device_free(g->dev, g->apart.base);
     device_free(g->dev, g->class_weights.base);
-    device_free(g->dev, g->both);
     free(g);
 }
 
@@ -114,7 +112,10 @@ enum error arena_grow(struct graph *g, struct arena *a, size_t bytes) {
 static enum error arenas_grow(struct graph *g, const struct plan *p) {
     for (int i = 0; i < g->nmembers; i++) {
         TRY(arena_grow(g, &g->members[i].activations, (size_t)p->activations));
-        TRY(arena_grow(g, &g->members[i].gradients, (size_t)p->gradients));
+        if (i > 0 && g->holds)
+            g->members[i].gradients = g->members[0].gradients;
+        else
+            TRY(arena_grow(g, &g->members[i].gradients, (size_t)p->gradients));
     }
     if (p->unit < (int64_t)sizeof(float)) TRY(arena_grow(g, &g->low, (size_t)(g->m->arena_floats * p->unit)));
     TRY(inputs_prepare(g, p->n));
@@ -127,7 +128,8 @@ enum error graph_prepare(struct graph *g, int64_t n, const struct segments *segm
     struct plan *p = n > 0 ? graph_plan(g, n, segments) : NULL;
     if (n == 0) return ERR_NONE;
     if (p) return arenas_grow(g, p); /* members may have come since */
-    const struct plan_work work = {g->m, g->dev, g->loss, g->precision, g->stops ? g->frozen : NULL, g->stretches};
+    const struct plan_work work = {g->m,        &g->part, g->dev, g->loss, g->precision, g->stops ? g->frozen : NULL,
+                                   g->stretches};
     TRY(plan_create(&work, segments ? segments : &one, &p));
     p->next = g->plans; /* a plan whose memory failed stays out of use: prepare is tried again */
     enum error err = arenas_grow(g, p);
@@ -148,8 +150,10 @@ void graph_info(const struct graph *g, struct graph_info *out) {
     *out = (struct graph_info){
         .scratch_bytes = (int64_t)g->scratch.bytes,
     };
-    for (int i = 0; i < g->nmembers; i++)
-        out->activation_bytes += (int64_t)(g->members[i].activations.bytes + g->members[i].gradients.bytes);
+    for (int i = 0; i < g->nmembers; i++) {
+        bool own = i == 0 || !g->holds;
+        out->activation_bytes += (int64_t)(g->members[i].activations.bytes + (own ? g->members[i].gradients.bytes : 0));
+    }
     if (!p) return;
     out->flops = p->flops;
     out->stretches = p->stretches;
@@ -184,14 +188,9 @@ static enum error tell_watch(const struct graph *g, const struct member_arenas *
     return ERR_NONE;
 }
 
-/* What lies at a place of an arena. */
-static void *at(const struct arena *a, int64_t place) {
-    return (char *)a->base + place;
-}
-
 static float *activation(const struct member_arenas *m, int tensor) {
     int64_t y = m->plan->tensors[tensor].y;
-    return y < 0 ? NULL : at(&m->activations, y);
+    return y < 0 ? NULL : arena_at(&m->activations, y);
 }
 
 /* What both passes need. */
@@ -199,7 +198,7 @@ static void step_args(const struct graph *g, const struct member_arenas *m, cons
                       const struct graph_batch *b, const float *values, struct op_args *a) {
     *a = (struct op_args){
         .y = activation(m, s->out),
-        .saved = at(&m->activations, s->saved),
+        .saved = arena_at(&m->activations, s->saved),
         .scratch = g->scratch.base,
         .training = b->training,
         .update_buffers = b->update_buffers,
@@ -214,18 +213,21 @@ static void step_args(const struct graph *g, const struct member_arenas *m, cons
         .scale = b->scale,
         .at = b->at,
     };
-    for (int i = 0; i < s->ninputs; i++) a->x[i] = s->in[i] == TENSOR_BATCH ? b->x : activation(m, s->in[i]);
+    for (int i = 0; i < s->ninputs; i++) {
+        bool given = s->in[i] == TENSOR_BATCH && g->part.from == 0;
+        a->x[i] = given ? b->x : activation(m, s->in[i]);
+    }
     for (int i = 0; i < s->nparams; i++) {
         int64_t offset = g->m->params[g->m->nodes[s->node].param[i]].offset;
         if (op_row(s->desc.kind)->sees == SEES_PLACE) offset += b->at * shape_last(&s->desc.x);
         a->w[i] = values + offset;
-        if (g->low.base) a->w_low[i] = at(&g->low, offset * m->plan->unit);
+        if (g->low.base) a->w_low[i] = arena_at(&g->low, offset * m->plan->unit);
     }
     if (s->op->cache_bytes) a->cache = g->caches[s->node];
 }
 
 static void *low_of(const struct graph *g, const struct tensor_info *p) {
-    return at(&g->low, p->offset * (int64_t)device_unit(g->dev, g->precision));
+    return arena_at(&g->low, p->offset * (int64_t)device_unit(g->dev, g->precision));
 }
 
 /* The parameters of a step, brought and (where activations have another type) lowered. */
@@ -275,10 +277,19 @@ enum error graph_step_forward(struct graph *g, const struct member_arenas *m, co
     return tell_watch(g, m, s, false, true);
 }
 
+static enum error range_lower(struct graph *g, const float *values, int64_t begin, int64_t end) {
+    void *to = arena_at(&g->low, begin * graph_now(g)->plan->unit);
+    return g->runtime->lower(g->dev, LANE_COMPUTE, to, values + begin, end - begin, g->precision);
+}
+
 /* The values in the type of activations, once they are others. */
 static enum error values_lower(struct graph *g, const float *values) {
     if (!g->low.base || g->source || g->lowered == values) return ERR_NONE;
-    TRY(g->runtime->lower(g->dev, LANE_COMPUTE, g->low.base, values, g->m->arena_floats, g->precision));
+    TRY(range_lower(g, values, g->part.begin, g->part.end));
+    for (int i = g->part.params; i < g->m->nparams; i++) {
+        const struct tensor_info *p = &g->m->params[i];
+        if (model_part_borrows(g->m, &g->part, i)) TRY(range_lower(g, values, p->offset, p->offset + p->count));
+    }
     g->lowered = values;
     return ERR_NONE;
 }
@@ -289,21 +300,24 @@ void graph_values_changed(struct graph *g) {
 
 enum error graph_forward(struct graph *g, const struct graph_batch *b, const float *values, float *buffers,
                          struct graph_sums *sums) {
-    struct member_arenas *m = &g->members[0];
     TRY(graph_prepare(g, b->n, b->segments));
     if (g->source) TRY(g->source->pass(g->source->user, values, b->training));
+    struct member_arenas *m = graph_now(g);
     m->plan = b->n ? graph_plan(g, b->n, b->segments) : NULL;
-    TRY(device_zero(g->dev, g->both, SUMS_BYTES));
+    TRY(device_zero(g->dev, m->both, SUMS_BYTES));
     if (m->plan) {
         TRY(values_lower(g, values));
         TRY(input_take(g, b));
         bool judged = b->labels || b->target; /* else only the outputs are asked for */
-        struct graph_run r = {.batch = &g->last, .values = values, .buffers = buffers, .sums = g->both};
-        TRY(stretch_run(g, &r, false, 0, m->plan->nsteps - !judged));
+        int end = m->plan->nsteps - (!judged && plan_judges(m->plan));
+        struct graph_run r = {.batch = &m->last, .values = values, .buffers = buffers, .sums = m->both};
+        TRY(ends_input(g));
+        TRY(stretch_run(g, &r, false, 0, end));
+        TRY(ends_output(g));
     }
     if (!sums) return ERR_NONE;
     double all[SEGMENTS_MAX * LOSS_SUMS];
-    TRY(device_read(g->dev, all, g->both, sizeof all));
+    TRY(device_read(g->dev, all, m->both, sizeof all));
     *sums = (struct graph_sums){0};
     for (int i = 0; m->plan && i < m->plan->segments.count; i++) {
         const double *of = all + i * LOSS_SUMS;
@@ -313,13 +327,14 @@ enum error graph_forward(struct graph *g, const struct graph_batch *b, const flo
 }
 
 enum error graph_head(struct graph *g, float *header, float scale, bool stop) {
-    const struct plan *p = g->members[0].plan;
+    const struct plan *p = graph_now(g)->plan;
+    const double *both = graph_now(g)->both;
     const struct segments none = {.count = 1}, *s = p ? &p->segments : &none;
-    if (s->count == 1) return g->runtime->head(g->dev, header, g->both, scale, (float)s->begin[1], stop);
+    if (s->count == 1) return g->runtime->head(g->dev, header, both, scale, (float)s->begin[1], stop);
     float slots[SEGMENT_SLOTS][HEADER_FLOATS];
     for (int i = 0; i < s->count; i++) {
         float *slot = slots[segment_slot(i)];
-        TRY(g->runtime->head(g->dev, slot, g->both + i * LOSS_SUMS, scale, (float)segment_size(s, i), stop));
+        TRY(g->runtime->head(g->dev, slot, both + i * LOSS_SUMS, scale, (float)segment_size(s, i), stop));
         for (int k = segment_slot(i); k > segment_bottom(i); k--)
             for (int j = 0; j < HEADER_FLOATS; j++) slots[k - 1][j] += slots[k][j];
     }
@@ -327,7 +342,7 @@ enum error graph_head(struct graph *g, float *header, float scale, bool stop) {
 }
 
 enum error graph_output(struct graph *g, const float **out) {
-    const struct member_arenas *m = &g->members[0];
+    const struct member_arenas *m = graph_now(g);
     assert(m->plan);
     const struct plan_tensor *t = &m->plan->tensors[m->plan->output];
     const void *there = activation(m, m->plan->output), *view;
@@ -349,13 +364,13 @@ enum error graph_output(struct graph *g, const float **out) {
 /* The gradient of a tensor that several steps read: one more part of it. */
 static enum error gradient_add(struct graph *g, const struct member_arenas *m, int tensor, float *part) {
     const struct plan_tensor *t = &m->plan->tensors[tensor];
-    return g->runtime->add(g->dev, at(&m->gradients, t->dy), part, m->plan->n * t->count, g->precision);
+    return g->runtime->add(g->dev, arena_at(&m->gradients, t->dy), part, m->plan->n * t->count, g->precision);
 }
 
 /* The first layer of tied weights, the last one backward, adds the segments' gradients along the tree. */
 static enum error apart_add(struct graph *g, const struct member_arenas *m, const struct plan_step *s, float *grads) {
     const struct tensor_info *w = &g->m->params[g->m->nodes[s->node].param[0]];
-    float *of = at(&g->apart, s->apart);
+    float *of = arena_at(&g->apart, s->apart);
     int count = m->plan->segments.count;
     for (int apart = 1; apart < count; apart *= 2)
         for (int i = 0; i < count; i += 2 * apart)
@@ -382,13 +397,13 @@ enum error graph_step_backward(struct graph *g, const struct member_arenas *m, c
     TRY(weights_bring(g, s, r->values, PASS_BACKWARD));
     a.sync = sync;
     if (s->node != NODE_LOSS) {
-        a.dy = at(&m->gradients, m->plan->tensors[s->out].dy);
+        a.dy = arena_at(&m->gradients, m->plan->tensors[s->out].dy);
         a.add_dw = s->add_dw;
         for (int i = 0; i < s->nparams; i++) a.dw[i] = r->grads + g->m->params[g->m->nodes[s->node].param[i]].offset;
-        if (s->apart >= 0) a.dw[0] = at(&g->apart, s->apart);
+        if (s->apart >= 0) a.dw[0] = arena_at(&g->apart, s->apart);
     }
     for (int i = 0; i < s->ninputs; i++)
-        if (s->dx[i] >= 0) a.dx[i] = at(&m->gradients, s->dx[i]);
+        if (s->dx[i] >= 0) a.dx[i] = arena_at(&m->gradients, s->dx[i]);
     TRY(tell_watch(g, m, s, true, false));
     TRY(op_backward(s->op, &a));
     weights_leave(g, s);
@@ -416,7 +431,7 @@ static int64_t ready_upto(const struct model *m, const struct model_node *node) 
 
 enum error gradients_clear(struct graph *g, float *grads) {
     const struct model *m = g->m;
-    for (int i = 0; i < m->nparams; i++)
+    for (int i = g->part.param; i < g->part.params; i++)
         TRY(device_zero(g->dev, grads + m->params[i].offset, (size_t)m->params[i].count * sizeof *grads));
     return ERR_NONE;
 }
@@ -433,7 +448,7 @@ void graph_cuts(struct graph *g, const int64_t *cuts, int count) {
 /* How far the arena is ready behind this step, if somebody waits for it there; else 0. cut: which place is
  * awaited. */
 static int64_t awaited(const struct graph *g, const struct plan_step *s, int *cut) {
-    if (!completes_params(g, s) || !g->members[0].plan->tensors[s->out].wants_grad) return 0;
+    if (!completes_params(g, s) || !graph_now(g)->plan->tensors[s->out].wants_grad) return 0;
     int64_t upto = ready_upto(g->m, &g->m->nodes[s->node]);
     if (g->ncuts == EVERYWHERE) return upto;
     if (*cut < g->ncuts && upto < g->cuts[*cut]) return 0;
@@ -443,8 +458,9 @@ static int64_t awaited(const struct graph *g, const struct plan_step *s, int *cu
 
 enum error graph_backward(struct graph *g, const struct graph_batch *b, const float *values, float *grads,
                           grad_ready_fn ready, void *user) {
-    const struct plan *p = g->members[0].plan;
-    struct graph_run r = {.batch = &g->last, .values = values, .grads = grads};
+    const struct member_arenas *m = graph_now(g);
+    const struct plan *p = m->plan;
+    struct graph_run r = {.batch = &m->last, .values = values, .grads = grads};
     bool parts = ready && g->ncuts != 0;
     int64_t reached = 0;
     int cut = 0;
@@ -452,9 +468,10 @@ enum error graph_backward(struct graph *g, const struct graph_batch *b, const fl
     assert(b->n == (p ? p->n : 0) && (b->training || !p));
     if (!p) {
         TRY(gradients_clear(g, grads));
-        return ready ? ready(user, g->m->arena_floats) : ERR_NONE;
+        return ready ? ready(user, g->part.end) : ERR_NONE;
     }
-    TRY(frozen_clear(g, 0, g->m->nparams, grads)); /* of layers that backward does not come to */
+    TRY(frozen_clear(g, g->part.param, g->part.params, grads)); /* of layers that backward does not come to */
+    TRY(ends_backward(g, grads));
     for (int end = p->nsteps; end > 0;) {
         int64_t upto = 0;
         int from = end;
@@ -466,5 +483,6 @@ enum error graph_backward(struct graph *g, const struct graph_batch *b, const fl
         if (upto) TRY(ready(user, reached = upto));
         end = from;
     }
-    return ready && reached < g->m->arena_floats ? ready(user, g->m->arena_floats) : ERR_NONE;
+    TRY(ends_back(g, grads));
+    return ready && reached < g->part.end ? ready(user, g->part.end) : ERR_NONE;
 }

@@ -3,7 +3,7 @@
  */
 #pragma once
 #include "engine/device/device.h"
-#include "engine/model/model.h"
+#include "engine/model/model_part.h"
 
 enum loss { LOSS_CROSS_ENTROPY, LOSS_MSE, LOSS_BCE };
 struct graph;
@@ -30,6 +30,31 @@ struct graph_sums {
 
 MUST_CHECK enum error graph_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
                                    struct graph **out);
+/* Before anything is planned: the graph is of a part of the model, borrowed, and exchanges with those before and after
+ * it: the output of a part is the input of the next, and the gradient goes back. 'take' fills 'to', 'give' has passed on
+ * or copied what lies at 'from' when it returns. Both are called on the thread that computes, in the memory of the
+ * device, which is the host's. A batch of no samples exchanges nothing. */
+struct crossing {
+    enum {
+        CROSS_OUTPUT,   /* taken from the part before in a forward, given to the one after */
+        CROSS_GRADIENT, /* of that: the other way, in a backward */
+        CROSS_WEIGHTS   /* the gradient of a parameter that a later part borrows: given to the next part before it that
+                           has the parameter, which adds its own */
+    } what;
+    int param;     /* of CROSS_WEIGHTS */
+    bool training; /* of its batch */
+    int64_t bytes;
+};
+struct graph_ends {
+    enum error (*take)(void *user, const struct crossing *c, void *to);
+    enum error (*give)(void *user, const struct crossing *c, const void *from);
+    void *user;
+};
+void graph_part(struct graph *g, const struct model_part *part, const struct graph_ends *ends);
+/* Before anything is prepared: so many batches, at least one, may be between their forward and their backward, each in
+ * a place of its own. graph_turn: the calls from here on are of the batch in this place, from 0. */
+MUST_CHECK enum error graph_hold(struct graph *g, int batches);
+void graph_turn(struct graph *g, int place);
 /* Before anything is planned: cross-entropy's smoothing and classes' weights, copied; see op_args. NULL: 1 each. */
 MUST_CHECK enum error graph_soften(struct graph *g, float smoothing, const float *class_weights);
 void graph_free(struct graph *g);

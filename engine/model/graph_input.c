@@ -103,8 +103,9 @@ enum error graph_staged(struct graph *g) {
 }
 
 enum error input_take(struct graph *g, const struct graph_batch *b) {
-    g->last = *b;
-    g->last.segments = NULL; /* the plan has them */
+    struct graph_batch *last = &graph_now(g)->last;
+    *last = *b;
+    last->segments = NULL; /* the plan has them */
     if (!g->inputs) return ERR_NONE;
     TRY(g->runtime->mark(g->dev, LANE_COMPUTE, g->input[g->slot].left));
     struct input_slot *in = &g->input[1 - g->slot];
@@ -115,8 +116,8 @@ enum error input_take(struct graph *g, const struct graph_batch *b) {
     in->staged = NULL;
     g->slot = (int)(in - g->input);
     const struct graph_batch *there = &in->there;
-    g->last.x = there->x, g->last.labels = there->labels;
-    g->last.others = there->others, g->last.shares = there->shares;
-    g->last.target = there->target, g->last.ids = there->ids;
+    last->x = there->x, last->labels = there->labels;
+    last->others = there->others, last->shares = there->shares;
+    last->target = there->target, last->ids = there->ids;
     return ERR_NONE;
 }

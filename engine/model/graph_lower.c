@@ -21,11 +21,12 @@
 
 struct lowering {
     const struct model *m;
+    const struct model_part *part;
     struct device *dev;
     struct plan *p;
     enum precision precision;
     const int *frozen; /* by parameter; NULL: none is */
-    int *uses;         /* by node: ops (the loss too) that read its output, views looked through */
+    int *uses;         /* by node: ops (the loss too) that read its output, views looked through, in all parts */
     int *tensor;       /* by node: where its output is */
 };
 
@@ -35,9 +36,10 @@ static int node_root(const struct model *m, int node) {
     return node;
 }
 
+/* What comes from an earlier part is the input of this one. */
 static int tensor_read(const struct lowering *b, int node) {
     int root = node_root(b->m, node);
-    return root < 0 ? TENSOR_BATCH : b->tensor[root];
+    return root < b->part->from ? TENSOR_BATCH : b->tensor[root];
 }
 
 static void uses_count(struct lowering *b) {
@@ -85,7 +87,7 @@ static bool desc_fuse(struct device *dev, struct op_desc *d, const struct op_des
 static bool step_fuse(struct lowering *b, int k) {
     const struct model_node *node = &b->m->nodes[k];
     int source = node_root(b->m, node->input[0]);
-    if (source < 0 || b->uses[source] != 1) return false;
+    if (source < b->part->from || b->uses[source] != 1) return false;
     struct plan_tensor *t = &b->p->tensors[b->tensor[source]];
     struct op_desc *d = &b->p->steps[t->producer].desc;
     if (!desc_fuse(b->dev, d, &node->plan.op)) return false;
@@ -168,12 +170,16 @@ static void layouts_choose(const struct lowering *b, struct plan_step *step) {
     *d = best;
 }
 
+static const struct shape *input_shape(const struct lowering *b) {
+    return b->part->input < 0 ? &b->m->input : &b->m->nodes[b->part->input].plan.y;
+}
+
 /* The tensor that holds t in this layout, turned around for 'reader' if it has to be. */
 static int tensor_in(struct lowering *b, int t, enum layout layout, int reader) {
     struct plan_tensor *from = &b->p->tensors[t];
     if (from->layout == layout) return t;
     if (from->other) return from->other;
-    const struct shape *shape = t == TENSOR_BATCH ? &b->m->input : &b->p->steps[from->producer].desc.y;
+    const struct shape *shape = t == TENSOR_BATCH ? input_shape(b) : &b->p->steps[from->producer].desc.y;
     struct plan_step turn = {
         .desc = {.kind = OP_REORDER, .x = *shape, .y = *shape, .x_layout = from->layout, .y_layout = layout},
         .node = reader,
@@ -197,12 +203,25 @@ static int step_lower(struct lowering *b, struct plan_step step) {
 static const enum op_kind loss_ops[] = {
     [LOSS_CROSS_ENTROPY] = OP_CROSS_ENTROPY, [LOSS_MSE] = OP_MSE, [LOSS_BCE] = OP_BCE};
 
+/* The batch, or what the part before has made of it. */
+static void lower_input(struct lowering *b) {
+    struct plan_tensor *t = &b->p->tensors[TENSOR_BATCH];
+    *t = (struct plan_tensor){.count = shape_count(input_shape(b)), .unit = sizeof(float), .is_data = true};
+    for (int i = 0; i < b->m->nparams; i++) {
+        if (b->m->params[i].node >= b->part->from) continue;
+        t->is_data = false;
+        t->wants_grad |= !b->frozen || !b->frozen[i];
+    }
+    if (!t->is_data) t->unit = b->p->unit;
+    if (b->part->from) b->p->input = plan_lines(b->p, b->p->n * t->count * t->unit);
+    b->p->ntensors = 1;
+}
+
 static void lower(struct lowering *b, enum loss loss) {
     const struct model *m = b->m;
-    b->p->tensors[TENSOR_BATCH] =
-        (struct plan_tensor){.count = shape_count(&m->input), .unit = sizeof(float), .is_data = true};
-    b->p->ntensors = 1;
-    for (int k = 0; k < m->nnodes; k++) {
+    int last = b->part->to - 1;
+    lower_input(b);
+    for (int k = b->part->from; k <= last; k++) {
         const struct model_node *node = &m->nodes[k];
         if (node->plan.view || step_fuse(b, k)) continue;
         struct plan_step step = {.desc = node->plan.op, .node = k, .nparams = node->plan.nparams};
@@ -212,7 +231,8 @@ static void lower(struct lowering *b, enum loss loss) {
         for (int i = 0; i < step.ninputs; i++) step.in[i] = tensor_read(b, node->input[i]);
         b->tensor[k] = step_lower(b, step);
     }
-    b->p->output = tensor_in(b, tensor_read(b, m->nnodes - 1), LAYOUT_PLAIN, m->nnodes - 1);
+    b->p->output = tensor_in(b, tensor_read(b, last), LAYOUT_PLAIN, last);
+    if (last + 1 < m->nnodes) return;
     step_lower(b, (struct plan_step){.desc = {.kind = loss_ops[loss], .x = m->output, .y = m->output},
                                      .node = NODE_LOSS,
                                      .ninputs = 1,
@@ -221,7 +241,8 @@ static void lower(struct lowering *b, enum loss loss) {
 
 enum error plan_lower(const struct plan_work *w, struct plan *p) {
     size_t nodes = (size_t)w->m->nnodes, most = 2 * nodes + 3; /* each tensor turned around once */
-    struct lowering b = {.m = w->m, .dev = w->dev, .p = p, .precision = w->precision, .frozen = w->frozen};
+    struct lowering b = {
+        .m = w->m, .part = w->part, .dev = w->dev, .p = p, .precision = w->precision, .frozen = w->frozen};
     b.uses = calloc(nodes, sizeof *b.uses);
     b.tensor = calloc(nodes, sizeof *b.tensor);
     p->steps = calloc(most, sizeof *p->steps);

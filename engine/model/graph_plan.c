@@ -144,7 +144,13 @@ static int64_t gradient_begin(struct plan *p, struct spans *all, int t, int s, b
 }
 
 static void gradients_place(struct plan *p, struct spans *all) {
+    struct plan_tensor *out = &p->tensors[p->output];
     for (int t = 0; t < p->ntensors; t++) p->tensors[t].dy = -1;
+    if (!plan_judges(p) && out->wants_grad) { /* which comes from the next part */
+        all->tensor[p->output] = all->count;
+        out->dy =
+            span_place(all, (struct span){.first = p->nsteps, .last = out->producer, .bytes = gradient_bytes(p, out)});
+    }
     for (int s = p->nsteps - 1; s >= 0; s--) {
         struct plan_step *step = &p->steps[s];
         bool taken = false;
@@ -160,7 +166,7 @@ static void gradients_place(struct plan *p, struct spans *all) {
 }
 
 static enum error gradients_layout(struct plan *p) {
-    struct spans all = {.of = calloc((size_t)p->nsteps * LAYER_INPUTS, sizeof(struct span)),
+    struct spans all = {.of = calloc((size_t)p->nsteps * LAYER_INPUTS + 1, sizeof(struct span)),
                         .tensor = calloc((size_t)p->ntensors, sizeof(int))};
     int64_t total = 0, at; /* if all lived at once it must not overflow either */
     enum error err =

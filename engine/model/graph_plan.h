@@ -41,6 +41,7 @@ struct plan {
     int64_t unit, line;             /* bytes of an element that has a gradient; every place is a multiple of line */
     int64_t activations, gradients; /* bytes, as are apart and scratch */
     int64_t apart;                  /* gradients of tied weights by segment, until the last of their steps adds them */
+    int64_t input; /* bytes of the part's input among the activations, where it has one: the first of them */
     size_t scratch;
     double flops;        /* of one sample, forward and backward, each once */
     int stretches;       /* 1: nothing is recomputed */
@@ -50,6 +51,7 @@ struct plan {
 /* What is planned, for batches of any size. */
 struct plan_work {
     const struct model *m;
+    const struct model_part *part;
     struct device *dev;
     enum loss loss;
     enum precision precision;
@@ -64,6 +66,10 @@ void plan_free(struct plan *p);
  * writes y; backward reads dy, inputs and parameters and writes what gradients are wanted. What ops keep for themselves is
  * not known here. */
 void plan_step_bytes(const struct model *m, const struct plan_step *s, int64_t n, double unit, double bytes[2]);
+/* Whether the last step is the loss. */
+static inline bool plan_judges(const struct plan *p) {
+    return p->steps[p->nsteps - 1].node == NODE_LOSS;
+}
 /* After the ops are created: cuts the steps into at most this many stretches (STRETCHES_AUTO: the number that needs the
  * least memory), and gives the activations their places. */
 MUST_CHECK enum error plan_stretches(struct plan *p, int stretches);

@@ -10,7 +10,7 @@
 
 /* Backward enters the stretch that ends with step 'last' and is not the last one: its activations are computed again. */
 static enum error stretch_again(struct graph *g, const struct graph_run *r, int last) {
-    const struct member_arenas *m = &g->members[0];
+    const struct member_arenas *m = graph_now(g);
     const struct plan_step *steps = m->plan->steps;
     struct graph_batch batch = *r->batch;
     const struct graph_run again = {.batch = &batch, .values = r->values, .again = true};
@@ -29,7 +29,7 @@ static bool is_entered(const struct plan *p, int step) {
 }
 
 static enum error steps_run(struct graph *g, const struct graph_run *r, bool backward, int from, int to) {
-    const struct member_arenas *m = &g->members[0];
+    const struct member_arenas *m = graph_now(g);
     const struct plan *p = m->plan;
     if (!backward)
         for (int s = from; s < to; s++) TRY(graph_step_forward(g, m, &p->steps[s], r, NULL));
@@ -67,7 +67,7 @@ static struct pass_key key_of(const struct graph *g, const struct graph_run *r, 
     const struct graph_batch *b = r->batch;
     struct pass_key k;
     memset(&k, 0, sizeof k);
-    k.plan = g->members[0].plan, k.values = r->values, k.grads = r->grads, k.buffers = r->buffers;
+    k.plan = graph_now(g)->plan, k.values = r->values, k.grads = r->grads, k.buffers = r->buffers;
     k.x = b->x, k.labels = b->labels, k.target = b->target, k.others = b->others, k.shares = b->shares;
     k.seed = b->seed, k.at = b->at, k.scale = b->scale;
     k.training = b->training, k.update_buffers = b->update_buffers, k.backward = backward, k.top = b->top;
@@ -117,6 +117,6 @@ enum error stretch_run(struct graph *g, const struct graph_run *r, bool backward
     record->used = ++g->records.clock;
     if (seen && !record->recording) TRY(record_make(g, r, &key, &record->recording));
     if (!record->recording) return steps_run(g, r, backward, from, to);
-    graph_where_set(g, g->members[0].plan->steps[backward ? to - 1 : from].node, backward);
+    graph_where_set(g, graph_now(g)->plan->steps[backward ? to - 1 : from].node, backward);
     return g->runtime->replay(g->dev, record->recording);
 }

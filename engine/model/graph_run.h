@@ -5,12 +5,15 @@
 
 #include <stdatomic.h>
 
+enum { SUMS_BYTES = SEGMENTS_MAX * LOSS_SUMS * sizeof(double) }; /* of member_arenas.both */
 struct arena {
     void *base;
     size_t bytes;
 };
 struct member_arenas {       /* one of the batches that are computed together; usually there is one */
     const struct plan *plan; /* of the last forward; NULL: it had no samples */
+    struct graph_batch last; /* what that worked on, where it lies */
+    double *both;            /* loss, correct and top of it, by segment: the device's memory */
     struct arena activations, gradients;
 };
 /* ---- a batch in memory apart from the host's: graph_input.c ---- */
@@ -53,21 +56,23 @@ struct graph {
     bool stops;        /* backward does not go beyond the first layer that is trained */
     struct plan *plans;
     int stretches;
+    struct model_part part;
+    const struct graph_ends *ends; /* NULL: it is the whole model */
     int nmembers;
     struct member_arenas *members;
+    int turn;   /* whose it is, of members */
+    bool holds; /* members are batches one after another, of which one at a time is backward */
     struct arena scratch, apart;
     struct arena class_weights; /* of the loss; base NULL: none */
     float smoothing;
-    double *both;         /* loss, correct and top of the last forward, by segment: the device's memory */
     double *parts, *sums; /* of batchnorms together: (shards, 1 + 2 channels), (channels, 2) of all */
     struct input_slot input[INPUT_SLOTS];
-    int inputs, slot;        /* how many there are, 0 where ops read the host's memory; that of the last forward */
-    struct graph_batch last; /* what the last forward worked on, where it lies */
-    struct arena low;        /* the values in the type of activations, where that is not f32 */
-    const float *lowered;    /* the values that it was made of; NULL: they have changed since */
-    struct arena raised;     /* outputs as f32 on the device, */
-    void *output;            /* and on the host, where that is elsewhere */
-    const int64_t *cuts;     /* where gradients are awaited; ncuts below 0: at each parameter */
+    int inputs, slot;     /* how many there are, 0 where ops read the host's memory; that of the last forward */
+    struct arena low;     /* the values in the type of activations, where that is not f32 */
+    const float *lowered; /* the values that it was made of; NULL: they have changed since */
+    struct arena raised;  /* outputs as f32 on the device, */
+    void *output;         /* and on the host, where that is elsewhere */
+    const int64_t *cuts;  /* where gradients are awaited; ncuts below 0: at each parameter */
     int ncuts;
     void *const *caches;               /* of attentions, by node; NULL: none */
     const struct graph_source *source; /* NULL: all weights are there */
@@ -84,6 +89,9 @@ struct graph_run { /* what a pass over a member reads and writes */
     bool again;   /* forward once more, for backward */
 };
 
+static inline struct member_arenas *graph_now(const struct graph *g) {
+    return &g->members[g->turn];
+}
 /* Makes room for this many members; graph_prepare then gives them their arenas. */
 MUST_CHECK enum error graph_members(struct graph *g, int count);
 /* NULL: not prepared. */
@@ -96,10 +104,21 @@ MUST_CHECK enum error graph_step_backward(struct graph *g, const struct member_a
 MUST_CHECK enum error gradients_clear(struct graph *g, float *grads); /* of no samples: all are zero */
 MUST_CHECK enum error arena_grow(struct graph *g, struct arena *a, size_t bytes);
 
+/* What lies at a place of an arena. */
+static inline void *arena_at(const struct arena *a, int64_t place) {
+    return (char *)a->base + place;
+}
+
+/* ---- of a part, at its ends: graph_ends.c; of a whole model these do nothing ---- */
+MUST_CHECK enum error ends_input(struct graph *g); /* before a forward, and after it */
+MUST_CHECK enum error ends_output(struct graph *g);
+MUST_CHECK enum error ends_backward(struct graph *g, float *grads); /* before a backward, and after it */
+MUST_CHECK enum error ends_back(struct graph *g, float *grads);
+
 /* Room for batches of n samples. */
 MUST_CHECK enum error inputs_prepare(struct graph *g, int64_t n);
 void inputs_free(struct graph *g);
-/* g->last: b, where the device can read it. */
+/* now->last: b, where the device can read it. */
 MUST_CHECK enum error input_take(struct graph *g, const struct graph_batch *b);
 
 /* Runs steps [from, to) of the last plan, or what was recorded of them; backward from the last one. */

@@ -82,7 +82,7 @@ static bool is_kept(const struct plan *p, const struct lives *l, int step) {
 
 /* Bytes of all kept outputs, and of the largest stretch's other activations. */
 static int64_t kept_bytes(const struct plan *p, const struct lives *l) {
-    int64_t bytes = 0;
+    int64_t bytes = p->input;
     for (int s = 0; s < p->nsteps; s++)
         if (is_kept(p, l, s)) bytes += output_bytes(p, &p->steps[s]);
     return bytes;
@@ -114,7 +114,7 @@ static int cut_best(struct plan *p, const struct lives *l) {
 
 /* A step of an earlier stretch runs once more unless all that it leaves is kept. */
 static void places_give(struct plan *p, const struct lives *l) {
-    int64_t kept = 0, shared = kept_bytes(p, l), at = shared;
+    int64_t kept = p->input, shared = kept_bytes(p, l), at = shared;
     for (int s = 0; s < p->nsteps; s++) {
         struct plan_step *step = &p->steps[s];
         struct plan_tensor *out = &p->tensors[step->out];
@@ -128,12 +128,12 @@ static void places_give(struct plan *p, const struct lives *l) {
         if (step->again) p->again_flops += op_flops(&step->desc, false);
     }
     p->activations = shared + shared_bytes(p, l);
-    p->unstretched = l->all;
+    p->unstretched = p->input + l->all;
 }
 
 /* Overflow is checked as if every activation had a place of its own. */
 static enum error bytes_check(const struct plan *p) {
-    int64_t total = 0, at;
+    int64_t total = p->input, at;
     for (int s = 0; s < p->nsteps; s++) {
         TRY(plan_place(p, &total, output_bytes(p, &p->steps[s]), &at));
         TRY(plan_place(p, &total, saved_bytes(p, &p->steps[s]), &at));

@@ -120,6 +120,21 @@ static const struct config_field fsdp_fields[] = {
     {.key = NULL},
 };
 SECTION(fsdp, "reshard", "Weights in slices; used in mode fsdp");
+static const struct config_field pipeline_fields[] = {
+    {"stages", CONFIG_STRINGS, offsetof(struct pipeline_config, stages), "auto",
+     .help = "The parts that the layers are cut into. auto: one for each device; a number that divides that of the "
+             "devices: as many, on as many copies of the network as there are devices for, which share the batch; "
+             "either is cut so that the slowest stage takes the least time. A list of layers: a stage begins with each "
+             "of them, and the first with the first layer",
+     .also = "pipeline_parallel_size|pipeline_parallel_degree|pp_size|num_stages"},
+    {"schedule", CONFIG_ENUM, offsetof(struct pipeline_config, schedule), "1f1b",
+     "gpipe: all micro-batches go forward before the first goes backward, so a stage keeps the activations of all; "
+     "1f1b: a stage goes backward as soon as it can, and keeps those of as many as there are stages from it on. Both "
+     "wait as long for each other, and give the same bits",
+     .choices = "gpipe|1f1b"},
+    {.key = NULL},
+};
+SECTION(pipeline, "stages", "The layers in stages, on one device each; used in mode pipeline");
 
 static const struct config_field emulate_fields[] = {
     {"bandwidth", CONFIG_RATE, offsetof(struct emulate_config, bandwidth), "off",

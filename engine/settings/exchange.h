@@ -1,4 +1,4 @@
-/* How gradients become one update: sections dp, ddp, ps and comm. */
+/* How gradients become one update: sections dp, ddp, ps, pipeline and comm. */
 #pragma once
 #include "engine/config/schema.h"
 
@@ -41,6 +41,11 @@ struct fsdp_config {
     int64_t unit; /* bytes */
     bool overlap;
 };
+enum pipeline_schedule { PIPELINE_GPIPE, PIPELINE_1F1B };
+struct pipeline_config {
+    struct config_list stages; /* of const char *: auto, their number, or the first layers of all but the first */
+    int schedule;              /* enum pipeline_schedule */
+};
 struct comm_config {
     int backend;           /* enum comm_backend */
     int link;              /* enum comm_link; 'auto' is resolved by run_settings_load */
@@ -59,4 +64,5 @@ extern const struct config_section dp_section;
 extern const struct config_section ddp_section;
 extern const struct config_section ps_section;
 extern const struct config_section fsdp_section;
+extern const struct config_section pipeline_section;
 extern const struct config_section comm_section;

@@ -6,6 +6,7 @@
 
 struct resolve;
 struct run_config;
+struct model;
 struct trainer;
 struct job;
 struct trace_clock;
@@ -87,6 +88,9 @@ struct mode_row {
     enum error (*choose)(struct resolve *r);
     /* When all else is decided: adds errors about what makes no sense together. */
     void (*check)(struct resolve *r);
+    /* When the model is known, before the ranks are started: ERR_CONFIG where the mode cannot train it so. NULL: it can
+     * train any. */
+    enum error (*suits)(const struct run_config *c, const struct model *m);
     /* Called once for a run: starts the ranks (here, as threads, or as processes), each of which calls trainer_run,
      * and returns when all have ended. The exit code is for main; ERR_NONE with a code other than 0 means that a rank
      * has already reported the reason. */

@@ -28,6 +28,7 @@ static int node_servers(const struct sharing *s, int64_t node, int64_t nodes) {
 enum error resolve_sharing(struct resolve *r, const struct mode_row *mode) {
     r->c->sharing = (struct sharing){.place = mode->place,
                                      .title = "",
+                                     .stages = 1,
                                      .compressed = r->c->comm.compress.index != COMPRESS_none,
                                      .every = r->c->ddp.sync.every};
     if (r->c->dp.overlap >= DP_OVERLAP_WORDS) r->c->dp.overlap -= DP_OVERLAP_WORDS - DP_OVERLAP_ON;

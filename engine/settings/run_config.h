@@ -40,6 +40,7 @@ struct run_config {
     struct ddp_config ddp;
     struct ps_config ps;
     struct fsdp_config fsdp;
+    struct pipeline_config pipeline;
     struct comm_config comm;
     struct place_config run;
     struct run_launched launched; /* by NULL: our own launcher starts the ranks, or has (size > 0) */

@@ -12,7 +12,8 @@ static const struct config_field run_fields[] = {
     {"mode", CONFIG_STRING, AT(mode), "ddp",
      .help =
          "single: one device; dp: parameter server, one thread for each device; ddp: all-reduce, one process for "
-         "each device; ps: parameter servers and devices as processes; fsdp: as ddp, but weights, too, are in slices"},
+         "each device; ps: parameter servers and devices as processes; fsdp: as ddp, but weights, too, are in slices; "
+         "pipeline: the layers in stages, one process for each device"},
     {"devices", CONFIG_STRING, AT(devices_text), "auto", .help = "auto, or kind and number: cpu:4, ref:2",
      .also = "device|gpu|gpus|num_gpus|n_gpus|accelerator|nproc_per_node"},
     {"threads", CONFIG_INT, AT(threads), "auto",
@@ -64,6 +65,7 @@ static const struct config_field run_fields[] = {
     {"ddp", CONFIG_SECTION, AT(ddp), .extra = &ddp_section},
     {"ps", CONFIG_SECTION, AT(ps), .extra = &ps_section},
     {"fsdp", CONFIG_SECTION, AT(fsdp), .extra = &fsdp_section},
+    {"pipeline", CONFIG_SECTION, AT(pipeline), .extra = &pipeline_section},
     {"comm", CONFIG_SECTION, AT(comm), .extra = &comm_section},
     {"run", CONFIG_SECTION, AT(run), .extra = &place_section},
     {"eval", CONFIG_SECTION, AT(eval), .extra = &eval_section},

@@ -44,6 +44,7 @@ struct exchange_plan {
     enum weights_kept kept;
     bool lean;     /* nor are gradients kept that others update by */
     bool alone;    /* ranks step alone: 'after' comes in every sharing.every-th step */
+    bool staged;   /* ranks have stages, and activations travel between them; 'before' is of the ranks with one stage */
     bool by_turns; /* each rank exchanges with the root by itself: none of these calls is made */
 };
 
@@ -66,6 +67,9 @@ struct sharing {
     int servers;                   /* ranks that compute nothing, the first of the group */
     int hosts;                     /* enum server_hosts: the nodes that they are on */
     int servers_here;              /* of them, those of this node */
+    int stages;                    /* parts of the model, each on a rank of its own: those that follow each other have
+                                      one copy of it, which is trained on a share of the batch; 1: ranks have all of it */
+    bool ahead;                    /* where there are stages: all forwards of a step come before its backwards */
     int owners;                    /* ranks that have parts, where there are parts: the servers, or as many of all
                                       ranks, as far apart as possible (sharing_owner); 0: all have */
     bool on_host;                  /* these have no device, but the host's memory */
@@ -83,6 +87,11 @@ struct sharing {
 static inline bool plan_comes_ahead(const struct exchange_plan *p, bool overlap) {
     return p->nafter && (p->after[0].end >= EACH_FORWARD || (p->after[0].end == BEFORE_LAYER && overlap));
 }
+/* The share of a step in which a stage waits for others: of 'passes' micro-batches. */
+static inline double sharing_bubble(int stages, int64_t passes) {
+    return (double)(stages - 1) / (double)(passes + stages - 1);
+}
+
 /* How many of the ranks have parts, and the i-th of them. */
 static inline int sharing_owners(const struct sharing *s, int ranks) {
     return s->owners && s->owners < ranks ? s->owners : ranks;

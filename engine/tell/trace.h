@@ -16,6 +16,7 @@ enum trace_kind {
         TRACE_STEP,
     TRACE_EVALUATION,
     TRACE_CHECKPOINT,
+    TRACE_STALL, /* a wait for another part of the model */
     TRACE_LAYER, /* a layer's part of a forward or backward */
     TRACE_CALL,  /* of the group */
     TRACE_WAIT,  /* for a call on the communication lane */

@@ -129,8 +129,10 @@ static void event_begin(struct trace_merging *m, const char *name, char phase, i
 }
 
 static void event_name(const struct trace_event *e, char *out, size_t size) {
-    static const char *const names[TRACE_KINDS] = {
-        [TRACE_STEP] = "step", [TRACE_EVALUATION] = "evaluation", [TRACE_CHECKPOINT] = "checkpoint"};
+    static const char *const names[TRACE_KINDS] = {[TRACE_STEP] = "step",
+                                                   [TRACE_EVALUATION] = "evaluation",
+                                                   [TRACE_CHECKPOINT] = "checkpoint",
+                                                   [TRACE_STALL] = "waiting for stage"};
     char bucket[40] = "";
     if (e->bucket >= 0)
         snprintf(bucket, sizeof bucket, "%s %d", e->weights ? " weights of bucket" : " bucket", e->bucket);
@@ -146,11 +148,11 @@ static void event_name(const struct trace_event *e, char *out, size_t size) {
 }
 
 static const char *category_of(const struct trace_event *e) {
-    return e->kind == TRACE_CALL    ? "collective"
-           : e->kind == TRACE_WAIT  ? "wait"
-           : e->kind == TRACE_LAYER ? "layer"
-           : e->kind == TRACE_STEP  ? "step"
-                                    : "phase";
+    return e->kind == TRACE_CALL                             ? "collective"
+           : e->kind == TRACE_WAIT || e->kind == TRACE_STALL ? "wait"
+           : e->kind == TRACE_LAYER                          ? "layer"
+           : e->kind == TRACE_STEP                           ? "step"
+                                                             : "phase";
 }
 
 static void write_span(struct trace_merging *m, int pid, const struct trace_event *e) {

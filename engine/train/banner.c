@@ -33,8 +33,8 @@ void banner_show(struct progress *p, const struct trainer *t) {
     char pieces[48] = "";
     if (c->batch.accumulate > 1)
         snprintf(pieces, sizeof pieces, ", each in %lld pieces", (long long)c->batch.accumulate);
-    int each = (int)c->batch.shards / t->standing.workers;
-    double more = leaves_imbalance((int)c->batch.shards, t->standing.workers);
+    int each = (int)c->batch.shards / t->standing.runs;
+    double more = leaves_imbalance((int)c->batch.shards, t->standing.runs);
     char uneven[96] = "";
     if (more > 0)
         snprintf(uneven, sizeof uneven, ": %d or %d of them a device, an imbalance of %.3g %%", each + 1, each,

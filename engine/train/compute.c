@@ -23,6 +23,16 @@ double tree_sum(double *v, int n) {
     return n ? v[0] : 0;
 }
 
+int trainer_leaf(const struct trainer *t, int run) {
+    return leaves_cut((int)t->config->batch.shards, t->standing.runs, run);
+}
+
+int trainer_shards(const struct trainer *t, int run, int *shards) {
+    int from = trainer_leaf(t, run), n = trainer_leaf(t, run + 1) - from;
+    for (int i = 0; i < n && shards; i++) shards[i] = leaves_shard((int)t->config->batch.shards, from + i);
+    return n;
+}
+
 /* Additions that follow one backward: arena 'top' into 'top - 1', and so on down to 'bottom';
  * before that, when the shard came in pieces, the piece's arena into 'top'. */
 struct cascade {
@@ -46,7 +56,7 @@ static enum error cascade_ready(void *user, int64_t upto) {
     c->done = upto;
     if (c->last) TRY(inject_spoil(c->t, from, upto));
     inject_lag(c->t);
-    if (c->trace) trace_ready(c->trace, upto, c->ready != NULL);
+    if (c->trace) trace_ready(c->trace, upto - c->t->part.begin, c->ready != NULL);
     return c->ready ? c->ready(c->user, upto) : ERR_NONE;
 }
 
@@ -62,9 +72,24 @@ static float sample_weight(const struct trainer *t, const struct step_batch *b) 
     return 1.0f / (float)(alone ? own : own * t->standing.workers);
 }
 
+static int64_t passes_all(const struct trainer *t) {
+    return t->feed.nlaps * t->config->batch.accumulate;
+}
+
+/* How many forwards come before the first backward, and so before each backward after that. */
+static int64_t passes_ahead(const struct trainer *t) {
+    int64_t most = passes_all(t) - 1;
+    return t->standing.ahead < most ? t->standing.ahead : most > 0 ? most : 0;
+}
+
+int compute_held(const struct trainer *t) {
+    return (int)passes_ahead(t) + 1;
+}
+
 /* Plans the laps of one subtree, into arenas from 'base' on; the last one ends in grads[to]. */
 static void plan_subtree(struct trainer *t, int first, int size, int base, int to) {
-    int count = graph_together(device_runtime(t->device), size, t->config->batch.accumulate);
+    bool one = t->standing.part; /* each is a batch of its own on its way through the parts */
+    int count = one ? 1 : graph_together(device_runtime(t->device), size, t->config->batch.accumulate);
     for (int i = 0; i < size / count; i++) {
         bool last = i == size / count - 1;
         t->feed.laps[t->feed.nlaps++] = (struct lap){.first = first + i * count,
@@ -75,7 +100,7 @@ static void plan_subtree(struct trainer *t, int first, int size, int base, int t
 }
 
 void compute_plan(struct trainer *t) {
-    int from = trainer_leaf(t, t->standing.worker), to = trainer_leaf(t, t->standing.worker + 1), size;
+    int from = trainer_leaf(t, t->standing.run), to = trainer_leaf(t, t->standing.run + 1), size;
     for (int at = from, k = 0; at < to; at += size, k++) {
         size = leaves_subtree(at, to);
         if (t->standing.subtrees)
@@ -106,7 +131,7 @@ static struct pass pass_at(const struct trainer *t, const struct step_batch *b, 
 }
 
 static int64_t passes_of(const struct trainer *t, const struct step_batch *b) {
-    return b->nshards ? t->feed.nlaps * t->config->batch.accumulate : 0;
+    return b->nshards ? passes_all(t) : 0;
 }
 
 /* Samples [from, to) of shards that begin with s. */
@@ -137,7 +162,7 @@ static struct graph_batch pass_batch(const struct trainer *t, const struct step_
 /* As many passes as any device makes of a step. */
 static int64_t passes_most(const struct trainer *t) {
     int64_t most = 0;
-    for (int w = 0; w < t->standing.workers; w++) {
+    for (int w = 0; w < t->standing.runs; w++) {
         int64_t laps = 0;
         for (int at = trainer_leaf(t, w), to = trainer_leaf(t, w + 1), size; at < to; at += size) {
             size = leaves_subtree(at, to);
@@ -173,20 +198,29 @@ static enum error run_backward(struct trainer *t, const struct graph_batch *batc
     return graph_backward(t->graph, batch, t->arena.values, grads, cascade_ready, c);
 }
 
-/* A pass, forward and backward, into c's arena. */
-static enum error pass_run(struct trainer *t, const struct step_batch *b, const struct pass *p, struct cascade *c) {
-    float *grads = c->piece ? c->piece : t->arena.grads[c->top];
-    const struct graph_batch batch = pass_batch(t, b, p);
-    int64_t mark = clock_ns();
+static enum error pass_forward(struct trainer *t, const struct step_batch *b, int64_t k, int64_t *mark) {
+    const struct pass p = pass_at(t, b, k);
+    const struct graph_batch batch = pass_batch(t, b, &p);
+    graph_turn(t->graph, (int)(k % compute_held(t)));
     TRY(timers_mark(t, TIMED_BEGIN));
     TRY(graph_forward(t->graph, &batch, t->arena.values, t->arena.buffers, NULL));
     TRY(timers_mark(t, TIMED_MIDDLE));
     inject_lag(t);
-    trainer_phase(t, PHASE_FORWARD, &mark);
-    TRY(graph_head(t->graph, grads, sample_weight(t, b), trainer_wants_end(t)));
+    trainer_phase(t, PHASE_FORWARD, mark);
+    return ERR_NONE;
+}
+
+/* The backward of a pass, into c's arena. The last layer's device has the sums of its losses. */
+static enum error pass_backward(struct trainer *t, const struct step_batch *b, int64_t k, struct cascade *c,
+                                int64_t *mark) {
+    const struct pass p = pass_at(t, b, k);
+    const struct graph_batch batch = pass_batch(t, b, &p);
+    float *grads = c->piece ? c->piece : t->arena.grads[c->top];
+    graph_turn(t->graph, (int)(k % compute_held(t)));
+    if (t->part.begin == 0) TRY(graph_head(t->graph, grads, sample_weight(t, b), trainer_wants_end(t)));
     TRY(run_backward(t, &batch, grads, c));
     TRY(timers_mark(t, TIMED_END));
-    trainer_phase(t, PHASE_BACKWARD, &mark);
+    trainer_phase(t, PHASE_BACKWARD, mark);
     return ERR_NONE;
 }
 
@@ -201,7 +235,7 @@ static enum error share_moments(void *user, double *v, int n) {
 
 /* What laps would have added, had there been one for each shard. */
 static enum error add_members(struct trainer *t) {
-    int from = trainer_leaf(t, t->standing.worker), n = t->feed.nshards, size;
+    int from = trainer_leaf(t, t->standing.run), n = t->feed.nshards, size;
     struct graph_member *m = t->feed.members;
     for (int at = 0; at < n; at += size) {
         size = leaves_subtree(from + at, from + n);
@@ -258,18 +292,28 @@ static enum error look_ahead(struct trainer *t, int64_t *mark) {
     return batch.n ? graph_stage(t->graph, &batch) : ERR_NONE;
 }
 
+static struct cascade cascade_of(struct trainer *t, const struct step_batch *b, int64_t k) {
+    int64_t pieces = t->config->batch.accumulate;
+    const struct pass p = pass_at(t, b, k);
+    int top = p.lap->top, bottom = p.of == pieces - 1 ? p.lap->bottom : top;
+    struct cascade c = {.t = t, .top = top, .bottom = bottom, .last = k == passes_of(t, b) - 1};
+    c.done = t->part.begin;
+    if (p.of > 0) c.piece = t->arena.grads[GRAD_ARENAS - 1];
+    return c;
+}
+
 static enum error run_batch(struct trainer *t, const struct step_batch *b, grad_ready_fn ready, void *user) {
-    int64_t pieces = t->config->batch.accumulate, all = passes_of(t, b);
+    int64_t all = passes_of(t, b), ahead = all ? passes_ahead(t) : 0, mark;
     TRY(compute_idle(t, passes_most(t) - all, true));
-    for (int64_t k = 0; k < all; k++) {
-        const struct pass p = pass_at(t, b, k);
-        int top = p.lap->top, bottom = p.of == pieces - 1 ? p.lap->bottom : top;
-        struct cascade c = {.t = t, .top = top, .bottom = bottom, .last = k == all - 1};
-        if (p.of > 0) c.piece = t->arena.grads[GRAD_ARENAS - 1];
+    mark = clock_ns();
+    for (int64_t k = 0; k < all + ahead; k++) {
+        if (k < all) TRY(pass_forward(t, b, k, &mark));
+        if (k < ahead) continue;
+        struct cascade c = cascade_of(t, b, k - ahead);
         if (c.last) c.ready = ready, c.user = user, c.trace = t->trace;
-        TRY(pass_run(t, b, &p, &c));
+        TRY(pass_backward(t, b, k - ahead, &c, &mark));
         if (c.last) continue;
-        const struct pass next = pass_at(t, b, k + 1);
+        const struct pass next = pass_at(t, b, k - ahead + 1);
         const struct graph_batch batch = pass_batch(t, b, &next);
         if (batch.n) TRY(graph_stage(t->graph, &batch));
     }

@@ -58,7 +58,9 @@ static enum error run_shard(struct tally *a, const struct shard *s) {
     batch.top = s->labels && a->set->classes > SCORE_TOP;
     struct graph_sums out = {0};
     TRY(graph_prepare(t->graph, s->n, NULL));
+    graph_turn(t->graph, 0);
     TRY(graph_forward(t->graph, &batch, compute_values(t, false), t->arena.buffers, &out));
+    if (t->part.to < t->model->nnodes) return ERR_NONE; /* who has the last layers counts */
     if (tally_has(a, VAL_AT_bits_per_byte)) count_bytes(a, s);
     TRY(look_at_outputs(a, s, (int64_t)sums[VAL_SAMPLES]));
     sums[VAL_LOSS] += out.loss;
@@ -89,8 +91,8 @@ static int64_t passes_of(const struct tally *a, const struct sampler *s, int64_t
 static enum error run_step(struct tally *a, const struct step_batch *b) {
     struct trainer *t = a->t;
     const struct sampler s = sampler_of(a);
-    int64_t most = 0, own = passes_of(a, &s, b->step, t->standing.worker);
-    for (int w = 0; w < t->standing.workers; w++)
+    int64_t most = 0, own = passes_of(a, &s, b->step, t->standing.run);
+    for (int w = 0; w < t->standing.runs; w++)
         most = most > passes_of(a, &s, b->step, w) ? most : passes_of(a, &s, b->step, w);
     TRY(compute_idle(t, most - own, false));
     for (int i = 0; i < b->nshards; i++) TRY(run_shard(a, &b->shards[i]));

@@ -10,9 +10,6 @@ void trainer_close(struct trainer *t);
 void trainer_note(struct trainer *t, const char *doing);
 /* Seconds of steps after which the run ends; infinite where train.for is no time. */
 double trainer_budget(const struct trainer *t);
-/* Whether this rank wants the step that it computes to be the last: it was asked to stop, or its time is over. It ends
- * when all ranks have learned that, after this step or where they meet next. */
-bool trainer_wants_end(const struct trainer *t);
 const struct optim_ops *trainer_optim(const struct run_config *c);
 /* Gives t->tensors; of tasks but JOB_TRAIN all are alike. Names that the model lacks go to errors (ERR_CONFIG). */
 MUST_CHECK enum error tensors_choose(struct trainer *t, struct config_errors *errors);
@@ -31,7 +28,8 @@ void update_close(struct trainer *t);
 MUST_CHECK enum error trainer_share_average(struct trainer *t);
 bool update_is_whole(const struct trainer *t); /* this rank steps the whole arena; else its slices, or nothing */
 /* Plans the work of trainer_compute for such a batch; only its sizes matter. */
-void compute_plan(struct trainer *t); /* this rank's laps */
+void compute_plan(struct trainer *t);      /* this rank's laps */
+int compute_held(const struct trainer *t); /* passes that are between their forward and their backward, at most */
 MUST_CHECK enum error compute_prepare(struct trainer *t, const struct step_batch *b);
 /* The weights that a pass computes with. */
 const float *compute_values(const struct trainer *t, bool trains);

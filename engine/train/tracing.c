@@ -43,8 +43,8 @@ static void count_events(const struct trainer *t, int64_t events[TRACE_WRITERS])
     if (sees_layers(t)) graph_info(t->graph, &info), layers = info.ops;
     int64_t passes = t->config->sync_batchnorm ? 6 : t->config->recompute != 1 ? 3 : 2;
     events[2] = 16 + (2 + 4 * pieces) * t->standing.ncuts; /* each waited for, too */
-    events[0] = 64 + pieces * (8 + passes * layers) + t->model->nparams + 8 * (t->standing.ncuts + served) + events[2];
-    events[1] = 16 + 4 * t->standing.ncuts + 2 * served;
+    events[0] = 64 + pieces * (12 + passes * layers) + t->model->nparams + 8 * (t->standing.ncuts + served) + events[2];
+    events[1] = 16 + 4 * (t->standing.ncuts + served + pieces);
 }
 
 /* False: it is too late, or too early for this run. */
@@ -123,7 +123,8 @@ void tracing_close(struct trainer *t) {
 static enum error list_buckets(const struct standing *s, struct pool *pool, struct trace_rank *r) {
     r->nbuckets = s->ncuts;
     if (!(r->bucket = pool_alloc(pool, (size_t)s->ncuts * sizeof *r->bucket))) return ERR_MEMORY;
-    for (int b = 0; b < s->ncuts; b++) r->bucket[b] = (s->cuts[b] - (b ? s->cuts[b - 1] : 0)) * (int64_t)sizeof(float);
+    for (int b = 0; b < s->ncuts; b++)
+        r->bucket[b] = (s->cuts[b] - (b ? s->cuts[b - 1] : s->part ? s->part->begin : 0)) * (int64_t)sizeof(float);
     return ERR_NONE;
 }
 

@@ -207,7 +207,7 @@ static enum error alloc_floats(const struct allocator *a, int64_t n, float **out
 /* Opens the arenas of shards that are computed together, one each: of arena.grads where a subtree that leaves begins. */
 static enum error open_members(struct trainer *t) {
     const struct allocator own = device_allocator(t->device);
-    int from = trainer_leaf(t, t->standing.worker), next = 0, subtree = 0;
+    int from = trainer_leaf(t, t->standing.run), next = 0, subtree = 0;
     void *members;
     TRY(memory_alloc((size_t)t->feed.nshards * sizeof *t->feed.members, &members));
     t->feed.members = members;
@@ -236,7 +236,7 @@ static void close_members(struct trainer *t) {
 static enum error open_leaving(struct trainer *t) {
     int most = 1;
     int64_t n = t->model->arena_floats;
-    for (int w = 0; t->standing.subtrees && w < t->standing.workers; w++) {
+    for (int w = 0; t->standing.subtrees && w < t->standing.runs; w++) {
         int count = leaves_subtrees(trainer_leaf(t, w), trainer_leaf(t, w + 1));
         if (count > most) most = count;
     }
@@ -248,7 +248,7 @@ static enum error open_leaving(struct trainer *t) {
 }
 
 static enum error open_arenas(struct trainer *t) {
-    const struct allocator own = device_allocator(t->device);
+    const struct allocator own = t->standing.part ? allocator_sparse : device_allocator(t->device);
     int64_t n = t->model->arena_floats;
     if (t->standing.allocator.alloc == allocator_heap.alloc) t->standing.allocator = own;
     TRY(alloc_floats(&t->standing.allocator, n, &t->arena.values));
@@ -264,16 +264,6 @@ static enum error open_arenas(struct trainer *t) {
     if (t->config->ema.decay > 0 && t->job->task == JOB_TRAIN)
         TRY(alloc_floats(&t->standing.allocator, n, &t->arena.average));
     return ERR_NONE;
-}
-
-int trainer_leaf(const struct trainer *t, int worker) {
-    return leaves_cut((int)t->config->batch.shards, t->standing.workers, worker);
-}
-
-int trainer_shards(const struct trainer *t, int worker, int *shards) {
-    int from = trainer_leaf(t, worker), n = trainer_leaf(t, worker + 1) - from;
-    for (int i = 0; i < n && shards; i++) shards[i] = leaves_shard((int)t->config->batch.shards, from + i);
-    return n;
 }
 
 /* Every batch that the run will meet is planned now, so that no step has to: the first of an epoch and the last. */
@@ -295,12 +285,12 @@ static enum error prepare_sizes(struct trainer *t) {
 
 static enum error open_shards(struct trainer *t) {
     void *memory;
-    size_t n = (size_t)trainer_shards(t, t->standing.worker, NULL);
+    size_t n = (size_t)trainer_shards(t, t->standing.run, NULL);
     TRY(memory_alloc(n * sizeof *t->feed.shards, &memory));
     t->feed.shards = memory;
     TRY(memory_alloc(n * sizeof *t->feed.laps, &memory));
     t->feed.laps = memory;
-    t->feed.nshards = trainer_shards(t, t->standing.worker, t->feed.shards);
+    t->feed.nshards = trainer_shards(t, t->standing.run, t->feed.shards);
     return ERR_NONE;
 }
 
@@ -347,8 +337,10 @@ static enum error compute_open(struct trainer *t) {
     graph_freeze(t->graph, t->tensors.frozen, !c->sync_batchnorm);
     graph_stretches(t->graph, (int)c->recompute);
     graph_source(t->graph, t->standing.source);
-    TRY(criterion_give(t));
     compute_plan(t);
+    if (t->standing.part) graph_part(t->graph, &t->part, t->standing.ends);
+    TRY(graph_hold(t->graph, compute_held(t)));
+    TRY(criterion_give(t));
     if (t->job->task != JOB_TRAIN) return ERR_NONE;
     if (c->cuda.graph == CUDA_GRAPH_AUTO) TRY(graph_record(t->graph));
     TRY(timers_open(t));
@@ -412,6 +404,7 @@ enum error trainer_open(struct trainer *t) {
     if (wants_data_text(t)) TRY(data_identity(t, &t->feed.data_text));
     TRY(open_checked_model(t));
     TRY(t->job->mode->step->open(t, &t->standing, &t->mode));
+    t->part = t->standing.part ? *t->standing.part : model_part(t->model, 0, t->model->nnodes);
     TRY(compute_open(t));
     TRY(open_arenas(t));
     if (t->job->task != JOB_ASK) TRY(update_open(t));
@@ -476,6 +469,7 @@ enum error job_check(const struct job *job, struct config_errors *errors, struct
     if (err == ERR_NONE) dataset_tell(t.feed.data, t.feed.val);
     if (err == ERR_NONE) err = open_model(&t, errors);
     if (err == ERR_NONE) err = batches_check(&t);
+    if (err == ERR_NONE && job->mode->suits) err = job->mode->suits(t.config, t.model);
     if (err == ERR_NONE) err = check_init(&t, errors);
     if (err == ERR_NONE)
         *out = (struct job_facts){.parameters = t.model->parameters,

@@ -38,14 +38,20 @@ struct slice {
 struct standing {               /* of a rank among the others, and what that asks of its engine */
     int ranks;                  /* of the group */
     int worker, workers;        /* which of the computing devices this is (-1: none), and how many compute */
-    int seat, seats;            /* the same, of those on this host; seats 0: all are */
+    int run, runs;              /* which of the runs of leaves is this device's, and how many there are */
+    int seat, seats;            /* the same as worker, of those on this host; seats 0: all are */
     struct allocator allocator; /* for what peers read: values, grads[0], buffers */
     bool subtrees;              /* what leaves are the subtrees of a rank's run of leaves, each by itself */
     bool owns_state;            /* this rank steps the optimizer, on its slices */
     const struct slice *slices; /* ascending, the mode's; NULL and owns_state: all is its slice */
     int nslices;
     const struct graph_source *source; /* of the weights, the mode's; NULL: they are there */
-    const int64_t *cuts;               /* of the arena, the mode's: where it waits for gradients; see graph_cuts */
+    /* The part of the model that this rank has, its exchanges with the ranks that have those before and after it, and how
+     * many forwards of a step come before its first backward. NULL: the whole model. */
+    const struct model_part *part;
+    const struct graph_ends *ends;
+    int64_t ahead;
+    const int64_t *cuts; /* of the arena, the mode's: where it waits for gradients; see graph_cuts */
     int ncuts;
 };
 struct lag {        /* of a device that is slow on purpose */
@@ -72,7 +78,8 @@ struct feed {                   /* what this rank computes with */
     struct graph_member *members;   /* sync_batchnorm: this rank's shards, which are computed together */
     const struct step_batch *ahead; /* the next batch, which is on its way to the device; or NULL */
 };
-struct arenas { /* in the device's memory, parameters one after another */
+struct
+    arenas { /* in the device's memory, parameters one after another; a rank with a part of the model uses its range */
     float *values, *buffers, *grads[GRAD_ARENAS];
     float *buffers_before;     /* this step; NULL: not needed */
     int leaving;               /* of grads: what leaves, side by side */
@@ -114,6 +121,7 @@ struct trainer {
 
     struct device *device;
     struct model *model;
+    struct model_part part; /* of it, that this rank has: mostly the whole */
     struct graph *graph;
     struct feed feed;
     struct arenas arena;
@@ -176,17 +184,20 @@ MUST_CHECK enum error trainer_update(struct trainer *t, int slice);
 MUST_CHECK enum error trainer_update_all(struct trainer *t);
 /* Notes that the optimizer has made 'more' updates beside one a step, for optimizers that count them. */
 void trainer_count_updates(struct trainer *t, int64_t more);
+/* Whether this rank wants the step that it computes to be the last: it was asked to stop, or its time is over. It ends
+ * when all ranks have learned that, after this step or where they meet next. */
+bool trainer_wants_end(const struct trainer *t);
 /* Whether all ranks exchange something after that step, to evaluate, to save or to end. */
 bool trainer_meets(const struct trainer *t, int64_t step);
 /* Notes that this rank waited for others in what it computes: that time is PHASE_COMM's. */
 void trainer_waited(struct trainer *t, int64_t ns);
 /* Adds the time since *mark to a phase and moves the mark to now. */
 void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark);
-/* The position at which the run of leaves of a computing device begins (base/leaves.h), and the one before it ends. */
-int trainer_leaf(const struct trainer *t, int worker);
-/* The shards of a computing device, in the order of the tree's leaves from left to right; gives how many. NULL: it only
+/* The position at which a run of leaves begins (base/leaves.h), and the one before it ends. */
+int trainer_leaf(const struct trainer *t, int run);
+/* The shards of a run, in the order of the tree's leaves from left to right; gives how many. NULL: it only
  * counts them. */
-int trainer_shards(const struct trainer *t, int worker, int *shards);
+int trainer_shards(const struct trainer *t, int run, int *shards);
 /* The loader's batches for some shards (in training order, from the run's current position). */
 MUST_CHECK enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards, struct loader **out);
 

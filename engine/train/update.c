@@ -202,13 +202,18 @@ static enum error ask_sums(struct trainer *t) {
     return device_zero(t->device, t->arena.grads[0], bytes);
 }
 
+/* A slice that ends within a block leaves it to the one that begins there, on whose rank all of the block then is. */
+static int64_t block_begin(const struct trainer *t, int64_t at) {
+    return at == t->model->arena_floats ? at : at / NORM_BLOCK * NORM_BLOCK;
+}
+
 static enum error ask_partials(struct trainer *t) {
     size_t bytes = (size_t)trainer_norm_blocks(t) * sizeof(double);
     double *partials = t->update->partials;
     if (!bytes) return ERR_NONE;
     for (int i = 0; i < t->standing.nslices; i++)
-        TRY(update_runtime(t)->partials(t->device, t->arena.grads[0], t->standing.slices[i].begin,
-                                        t->standing.slices[i].end, partials));
+        TRY(update_runtime(t)->partials(t->device, t->arena.grads[0], block_begin(t, t->standing.slices[i].begin),
+                                        block_begin(t, t->standing.slices[i].end), partials));
     return update_runtime(t)->read(t->device, LANE_COMPUTE, t->measured.partials, partials, bytes);
 }
 

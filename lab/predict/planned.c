@@ -48,7 +48,9 @@ enum error planned_create(const struct run_config *c, const char *kind, const st
     TRY(device_find(kind)->open(&p, &out->device));
     const struct segments s =
         data->samples ? (struct segments){1, {0, data->samples}} : planned_segments(c, out->device);
+    const struct model_part whole = model_part(out->model, 0, out->model->nnodes);
     const struct plan_work work = {.m = out->model,
+                                   .part = &whole,
                                    .dev = out->device,
                                    .loss = (enum loss)c->loss.index,
                                    .precision = (enum precision)c->precision,

@@ -18,6 +18,7 @@ struct unsimulated measured_unknown(const struct run_config *c) {
         {c->inject.fault.kind != FAULT_NONE, "inject.fault.kind", "none"},
         {c->sharing.compressed, "comm.compress", "none"},
         {c->sharing.plan.alone && c->ddp.sync.state == SYNC_AVERAGE, "ddp.sync.state", "local"},
+        {c->sharing.plan.staged, "mode", "ddp"},
         {c->sync_batchnorm, "sync_batchnorm", "false"},
         {c->sharing.brought, "dp.scatter", "direct"},
         {c->sharing.plan.by_turns, c->sharing.key, c->sharing.share->without},

@@ -84,6 +84,11 @@ static enum error start_as_planned(struct mode *m) {
     return m->team.group && m->how->plan.update == UPDATE_BY_ALL ? team_share_state(&m->team, m->t) : ERR_NONE;
 }
 
+/* Shard 0 is the first computing rank's. */
+static enum error buffers_as_planned(struct mode *m) {
+    return team_share_buffers(&m->team, m->t, m->how->servers);
+}
+
 static void move_note(struct mode *m, const struct move *v) {
     if (*v->doing) mode_note(m, v->doing, m->t->at.step);
 }
@@ -139,6 +144,7 @@ struct share_ops share_ops_of(const struct share_row *row) {
     if (!ops.open) ops.open = do_nothing;
     if (!ops.close) ops.close = close_nothing;
     if (!ops.start) ops.start = start_as_planned;
+    if (!ops.buffers) ops.buffers = buffers_as_planned;
     if (!ops.leave) ops.leave = leave_as_planned;
     if (!ops.land) ops.land = land_as_planned;
     if (!ops.update) ops.update = update_as_planned;

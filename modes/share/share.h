@@ -6,7 +6,8 @@
  *   start        once, before the first step: values and buffers are the same on all ranks
  *   leave, land  in each step: each bucket, then all of them
  *   update       in each step, after them
- *   collect      between steps, where a checkpoint is saved
+ *   collect      between steps, where a checkpoint is saved, and after it
+ *   gather       likewise, and at the end
  *   spread       between steps, where the averaged weights are asked for
  *   close        at the end of the run, however it ends */
 #pragma once

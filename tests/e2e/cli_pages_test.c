@@ -284,7 +284,7 @@ static void bash_completes(void **state) {
     assert_string_equal(complete("engine run --mod"), "--mode ");
     assert_string_equal(complete("engine run --mode s"), "single ");
     assert_string_equal(complete("engine run --set optimizer.mom"), "optimizer.momentum= ");
-    assert_string_equal(complete("engine run --set mode="), "single dp ddp ps ");
+    assert_string_equal(complete("engine run --set mode="), "single dp ddp ps fsdp pipeline ");
     assert_string_equal(complete("engine run --set precision=b"), "bf16 ");
     assert_string_equal(complete("engine run --set optimizer.name=sg"), "sgd ");
     assert_string_equal(complete("engine run --set comm.algorithm=ha"), "halving_doubling ");

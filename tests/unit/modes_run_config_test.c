@@ -403,7 +403,7 @@ static const struct {
      "c.yaml:1:7: error: 'name' must be of letters, digits, '-', '_' and '.', at most 64, as it "
      "names a folder"},
     /* names of registries */
-    {"mode: pd", NULL, "c.yaml:1:7: error: 'mode' must be one of single, dp, ddp, ps, fsdp, got \"pd\""},
+    {"mode: pd", NULL, "c.yaml:1:7: error: 'mode' must be one of single, dp, ddp, ps, fsdp, pipeline, got \"pd\""},
     {"comm: rign", NULL,
      "c.yaml:1:7: error: 'comm.algorithm' must be one of auto, ring, direct, star, tree, got \"rign\""},
     {"devices: tpu", NULL, "c.yaml:1:10: error: unknown device kind 'tpu' (there are cpu, ref, cuda)"},

@@ -36,10 +36,13 @@ void check_wrong(const char *fmt, ...) {
 }
 
 void check_note(const char *fmt, ...) {
+    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
     va_list ap;
     if (!shared) return;
     va_start(ap, fmt);
+    pthread_mutex_lock(&one);
     vsnprintf(shared->doing, sizeof shared->doing, fmt, ap);
+    pthread_mutex_unlock(&one);
     va_end(ap);
 }
 
@@ -154,10 +157,10 @@ static bool case_wait(pid_t pid, int in, double seconds, char *words, size_t siz
     return true;
 }
 
-/* The first line with an error, without its sign; and of lines of several ranks that one alone. */
+/* The first line with an error, without its sign: the engine's, or a sanitizer's. */
 static const char *case_first_error(char *words) {
-    static const char sign[] = "error: ";
-    char *at = strstr(words, sign);
+    static const char sign[] = "error: ", other[] = "ERROR: ";
+    char *at = strstr(words, sign) ? strstr(words, sign) : strstr(words, other);
     at = at ? at + strlen(sign) : words;
     at[strcspn(at, "\n")] = '\0';
     return at;

@@ -57,6 +57,10 @@ static void compressor_trains(void **state) {
     assert_non_null(strstr(other.err, "compressor_0.so)"));
     double want = program_number(&control, "train.loss"), loss = program_number(&other, "train.loss");
     if (!(loss < want + 0.1)) fail_msg("a loss of %g, and without compression %g", loss, want);
+    program_train(&other, small, SETS(plain, "train=8ep", "mode=ps", "comm.compress=" PLUGIN("compressor_0")));
+    ratio = program_number(&other, "compress.ratio"), loss = program_number(&other, "train.loss");
+    if (!(ratio > 6 && ratio < 8)) fail_msg("mode ps: %g times fewer bytes", ratio);
+    if (!(loss < want + 0.1)) fail_msg("mode ps: a loss of %g, and without compression %g", loss, want);
 }
 
 /* ---- what goes wrong ---- */

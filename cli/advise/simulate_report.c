@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Servers apart are the devices after those that compute. */
+/* The busiest port: "host 0 out", "server 1 in". Servers apart are numbered after the devices that compute. */
 static const char *simulate_port_text(const struct simulate_row *r, char out[48]) {
     static const char *const kinds[] = {"device", "host", "rack"};
     const struct busiest *b = &r->answer.result.port;

@@ -278,7 +278,7 @@ static int line_take_word(struct parser *p, const char *arg) {
                      *(const char **)(void *)((char *)cli->options + last->at), arg);
 }
 
-/* Values that the environment gives; those of the line come later, and count. */
+/* Takes values from the environment first: those of the line come later and replace them. */
 static int option_take_variables(struct parser *p) {
     int code = 0;
     for (const struct option *o = p->cli->form->options; o && o->name && !code; o++) {

@@ -67,4 +67,4 @@ MUST_CHECK enum error plot_table(const struct plot *p, struct pool *pool, struct
 /* A value in its unit, as tables and tool tips show it. */
 void plot_value_text(enum plot_unit unit, double v, char out[32]);
 /* About how wide a text is, in units of the drawing: rather too wide than too narrow. */
-double plot_text_width(const char *s, double size);
+double plot_text_width(const char *s);

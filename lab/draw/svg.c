@@ -19,11 +19,11 @@ static double svg_character_width(unsigned char ch) {
     return ch >= 'A' && ch <= 'Z' ? 0.75 : 0.645;
 }
 
-double plot_text_width(const char *s, double size) {
+double plot_text_width(const char *s) {
     double width = 0;
     for (; *s; s++)
         if (((unsigned char)*s & 0xC0) != 0x80) width += svg_character_width((unsigned char)*s);
-    return width * size;
+    return width * SVG_TEXT;
 }
 
 /* Bytes of s that fit into the width, whole characters. */
@@ -64,7 +64,7 @@ static void svg_put_text(struct svg_canvas *c, const struct label *at, const cha
 
 void svg_text(struct svg_canvas *c, double x, double y, enum svg_anchor anchor, double width, const char *style,
               const char *text) {
-    bool cut = plot_text_width(text, SVG_TEXT) > width;
+    bool cut = plot_text_width(text) > width;
     size_t n = cut ? text_fitting(text, width - SVG_TEXT) : strlen(text);
     svg_put_text(c, &(struct label){x, y, anchor, style}, text, n, cut);
 }
@@ -78,14 +78,14 @@ static size_t svg_line_length(const char *s, double width) {
     return n ? n : 1;
 }
 
-/* The same over as many lines as it needs, at most 'most', from c->y on; moves c->y. */
-static void svg_put_words(struct svg_canvas *c, double x, double width, int most, const char *style, const char *text) {
-    double wide = !strcmp(style, "bold") ? width / 1.1 : width;
+/* A text from edge to edge, over as many lines as it needs, at most 'most', from c->y on; moves c->y. */
+static void svg_put_words(struct svg_canvas *c, int most, const char *style, const char *text) {
+    double width = PLOT_WIDTH - 2 * SVG_EDGE, wide = !strcmp(style, "bold") ? width / 1.1 : width;
     for (int i = 0; i < most && *text; i++) {
         size_t n = svg_line_length(text, wide);
         bool cut = i == most - 1 && text[n];
         if (cut) n = text_fitting(text, wide - SVG_TEXT);
-        svg_put_text(c, &(struct label){x, c->y + SVG_TEXT, SVG_START, style}, text, n, cut);
+        svg_put_text(c, &(struct label){SVG_EDGE, c->y + SVG_TEXT, SVG_START, style}, text, n, cut);
         c->y += SVG_LINE;
         text += n;
         while (*text == ' ') text++;
@@ -139,7 +139,7 @@ static void draw_legend(struct svg_canvas *c) {
     bool any = false;
     for (int i = 0; i < c->p->nseries; i++) {
         const struct plot_series *s = &c->p->series[i];
-        double width = 26 + fmin(plot_text_width(s->name, SVG_TEXT), room - 26) + 12;
+        double width = 26 + fmin(plot_text_width(s->name), room - 26) + 12;
         if (any && x + width - 12 > PLOT_WIDTH - SVG_EDGE) {
             x = SVG_EDGE;
             c->y += SVG_LINE;
@@ -156,7 +156,7 @@ static void svg_left_out_rows(struct svg_canvas *c) {
     char words[64];
     if (c->p->ncategories <= PLOT_ROWS) return;
     snprintf(words, sizeof words, "%d more rows are in the table", c->p->ncategories - PLOT_ROWS);
-    svg_put_words(c, SVG_EDGE, PLOT_WIDTH - 2 * SVG_EDGE, 1, "soft", words);
+    svg_put_words(c, 1, "soft", words);
 }
 
 /* ---- the frame ------------------------------------------------------------------------------ */
@@ -167,7 +167,7 @@ enum error plot_svg(const struct plot *p, double *y, FILE *out) {
     struct file_text body; /* is drawn first, as the frame has its height */
     TRY(file_text_open(&body));
     struct svg_canvas c = {.p = p, .m = body.out, .y = 4};
-    svg_put_words(&c, SVG_EDGE, PLOT_WIDTH - 2 * SVG_EDGE, 3, "bold", p->title);
+    svg_put_words(&c, 3, "bold", p->title);
     c.y += 3;
     if (p->kind != PLOT_MAP && (p->nseries > 1 || p->kind != PLOT_LINE)) draw_legend(&c);
     draw[p->kind](&c);

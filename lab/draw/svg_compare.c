@@ -80,7 +80,7 @@ static void dots_field_text(const struct plot_series *s, int row, double width, 
     for (int digits = v >= 100 ? 0 : v >= 10 ? 1 : 2; digits >= 0; digits--) {
         snprintf(out, 32, "%.*f\xC3\x97%s", digits, v, s->won[row] == PLOT_UNTOLD ? "?" : "");
         if (same) snprintf(out, 32, "same");
-        if (plot_text_width(out, SVG_TEXT) < width) return;
+        if (plot_text_width(out) < width) return;
     }
     *out = '\0';
 }
@@ -131,10 +131,10 @@ static void map_key(struct svg_canvas *c) {
 /* Heads of columns, as many as do not touch each other; moves c->y. */
 static void map_heads(struct svg_canvas *c, double left, double width) {
     double widest = 0;
-    for (int i = 0; i < c->p->nseries; i++) widest = fmax(widest, plot_text_width(c->p->series[i].name, SVG_TEXT));
+    for (int i = 0; i < c->p->nseries; i++) widest = fmax(widest, plot_text_width(c->p->series[i].name));
     int stride = (int)ceil((widest + 4) / width);
     for (int i = 0; i < c->p->nseries; i += stride) {
-        double half = plot_text_width(c->p->series[i].name, SVG_TEXT) / 2;
+        double half = plot_text_width(c->p->series[i].name) / 2;
         double x = fmin(left + (i + 0.5) * width, PLOT_WIDTH - SVG_EDGE - half);
         svg_text(c, x, c->y + SVG_TEXT, SVG_MIDDLE, PLOT_WIDTH - left, "soft", c->p->series[i].name);
     }

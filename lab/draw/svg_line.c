@@ -40,7 +40,7 @@ static double line_left_room(const struct scale *s) {
     for (int i = 0; i < s->nticks; i++) {
         char tick[32];
         svg_tick_text(s, i, tick);
-        widest = fmax(widest, plot_text_width(tick, SVG_TEXT));
+        widest = fmax(widest, plot_text_width(tick));
     }
     return SVG_EDGE + widest + 6;
 }

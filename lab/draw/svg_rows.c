@@ -12,7 +12,7 @@ int svg_rows(const struct plot *p) {
 
 double svg_names_left(const struct plot *p) {
     double widest = 0;
-    for (int r = 0; r < svg_rows(p); r++) widest = fmax(widest, plot_text_width(p->category[r], SVG_TEXT));
+    for (int r = 0; r < svg_rows(p); r++) widest = fmax(widest, plot_text_width(p->category[r]));
     return SVG_EDGE + fmin(widest, NAMES_MOST) + 6;
 }
 

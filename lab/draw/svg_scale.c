@@ -124,7 +124,7 @@ void svg_bottom_axis(struct svg_canvas *c, const struct plot_axis *a, const stru
         double x = svg_at(s, s->tick[i] / s->factor);
         char tick[32];
         svg_tick_text(s, i, tick);
-        double half = plot_text_width(tick, SVG_TEXT) / 2;
+        double half = plot_text_width(tick) / 2;
         double middle = fmin(x, PLOT_WIDTH - SVG_EDGE - half);
         svg_line(c, x, top, x, c->y, "grid");
         if (middle - half < free_from) continue; /* it would touch its neighbour */
@@ -133,7 +133,7 @@ void svg_bottom_axis(struct svg_canvas *c, const struct plot_axis *a, const stru
     }
     c->y += SVG_LINE + 2;
     svg_axis_label(a, s, text);
-    double middle = (s->from + s->to) / 2, half = plot_text_width(text, SVG_TEXT) / 2;
+    double middle = (s->from + s->to) / 2, half = plot_text_width(text) / 2;
     middle = fmin(middle, PLOT_WIDTH - SVG_EDGE - half);
     svg_text(c, fmax(middle, half + SVG_EDGE), c->y + SVG_TEXT, SVG_MIDDLE, PLOT_WIDTH - 2 * SVG_EDGE, "soft", text);
     c->y += SVG_LINE + 2;

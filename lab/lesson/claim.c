@@ -98,6 +98,7 @@ static bool claim_stands(const struct lesson *l, const struct claim *c, int cell
     return *second >= 0;
 }
 
+/* In how many cells of the matrix a claim is judged. */
 static int claim_count_places(const struct lesson *l, const struct claim *c) {
     int places = 0, second;
     if (c->term[0].kind != TERM_CELL) return 1;

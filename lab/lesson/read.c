@@ -344,7 +344,7 @@ static enum error lesson_has_module(const struct lesson *l) {
                               .err = "/dev/null"};
     int code = 0;
     if (!line) return ERR_MEMORY;
-    if (process_run(&p, l->pool, &code, NULL) == ERR_NONE && code == 0) return ERR_NONE;
+    if (process_run(&p, l->pool, &code) == ERR_NONE && code == 0) return ERR_NONE;
     return FAIL(ERR_DEVICE,
                 "this lab needs the Python module %s, which python3 does not find\n"
                 "docs/python.md says how to install it; a virtual environment has to be active",

@@ -112,7 +112,7 @@ static enum error lesson_write_report(const struct lesson_state *t, const struct
     const char *words[] = {"report", place, NULL};
     const struct process p = {t->r->program, words, t->l->folder, "/dev/null", "/dev/null"};
     int code;
-    TRY(process_run(&p, t->pool, &code, NULL));
+    TRY(process_run(&p, t->pool, &code));
     if (code == 0) t->out->report[i] = page;
     return ERR_NONE;
 }
@@ -149,7 +149,7 @@ static enum error step_start(struct lesson_state *t, int i, const char *const *w
     if (s->kind == LESSON_ENGINE && step_has_word(s, "--json"))
         p.out = pool_printf(t->pool, "%s/%s.json", t->out->runs, s->name);
     int64_t began = clock_ns();
-    TRY(process_run(&p, t->pool, &o->exit, NULL));
+    TRY(process_run(&p, t->pool, &o->exit));
     o->seconds = clock_seconds(clock_ns() - began);
     o->done = !stop_signal();
     return ERR_NONE;

@@ -56,7 +56,7 @@ static int exchange_by_begin(const void *a, const void *b) {
     return x->from != y->from ? (x->from < y->from ? -1 : 1) : (x->to > y->to) - (x->to < y->to);
 }
 
-/* A port that several share passes first what comes first. */
+/* Sorts messages by when they begin: a port that several share passes first what comes first. */
 static void exchange_in_order(struct message *m, int n) {
     bool sorted = true;
     for (int i = 1; i < n && sorted; i++) sorted = m[i - 1].begin <= m[i].begin;

@@ -190,11 +190,10 @@ enum error processes_run(const struct process *p, int n, struct process_limits l
     return err;
 }
 
-enum error process_run(const struct process *p, struct pool *pool, int *code, struct rusage *used) {
+enum error process_run(const struct process *p, struct pool *pool, int *code) {
     struct process_end end;
     TRY(processes_run(p, 1, (struct process_limits){0}, pool, &end));
     *code = end.code;
-    if (used) *used = end.used;
     return ERR_NONE;
 }
 

@@ -28,8 +28,8 @@ enum { PROCESSES_MOST = 64 };
  * them, too, and they are waited for all the same. */
 MUST_CHECK enum error processes_run(const struct process *p, int n, struct process_limits limits, struct pool *pool,
                                     struct process_end *end);
-/* One, without limits. used may be NULL. */
-MUST_CHECK enum error process_run(const struct process *p, struct pool *pool, int *code, struct rusage *used);
+/* One, without limits. */
+MUST_CHECK enum error process_run(const struct process *p, struct pool *pool, int *code);
 /* A program by its own path: /proc/self/exe, given to a launcher, would be the launcher. NULL: no memory. */
 const char *process_path(const char *program, struct pool *pool);
 /* The error that an engine's exit code says. */

@@ -116,7 +116,7 @@ static enum error cells_read(struct report_data *d, const struct json_value *cel
     return FAIL(ERR_INPUT, "no run of '%s' has finished yet\nthe same engine compare command continues it", d->path);
 }
 
-/* Results of before weights were held against each other, too, tell nothing for sure. */
+/* Whether a pair's runs have the same losses and weights; -1: unknown, as in older results, which lack the weights. */
 static int data_same_bits(const struct json_value *pair) {
     const struct json_value *losses = json_member(pair, "same_losses", JSON_BOOL),
                             *weights = json_member(pair, "same_weights", JSON_BOOL);

@@ -13,7 +13,7 @@ struct laws_row { /* a side's devices at a place, ascending; the first is what s
     double speedup[REPORT_COUNTS + 1];
 };
 
-static void row_add(struct laws_row *w, const struct report_cell *base, const struct report_cell *c) {
+static void laws_add_time(struct laws_row *w, const struct report_cell *base, const struct report_cell *c) {
     int at = w->n;
     if (w->n > REPORT_COUNTS) return;
     for (; at > 0 && w->devices[at - 1] > c->devices; at--) {
@@ -27,8 +27,9 @@ static void row_add(struct laws_row *w, const struct report_cell *base, const st
     w->n++;
 }
 
-/* false: too few numbers of devices for any law. */
-static bool row_fill(struct report *r, const struct report_data *d, int side, const char *place, struct laws_row *w) {
+/* Fills the row of a side at a place with its times by numbers of devices; false: too few of them for any law. */
+static bool laws_fill_row(struct report *r, const struct report_data *d, int side, const char *place,
+                          struct laws_row *w) {
     int base = report_base(d, side, place);
     *w = (struct laws_row){.name = report_say(r, "%s%s", d->side[side], report_in(r, place))};
     if (base < 0) return false;
@@ -36,10 +37,10 @@ static bool row_fill(struct report *r, const struct report_data *d, int side, co
     for (int i = 0; i < d->ncells; i++) {
         const struct report_cell *c = &d->cell[i];
         if (c->side != side || strcmp(c->place, place) != 0) continue;
-        row_add(w, &d->cell[base], c);
+        laws_add_time(w, &d->cell[base], c);
         there |= c->devices == d->cell[base].devices;
     }
-    if (w->n && !there) row_add(w, &d->cell[base], &d->cell[base]);
+    if (w->n && !there) laws_add_time(w, &d->cell[base], &d->cell[base]);
     return w->n > 1;
 }
 
@@ -83,7 +84,7 @@ static void put_row(struct report *r, const struct laws *l, const struct laws_ro
 
 /* ---- words ---- */
 
-static void say_laws(struct report *r, struct report_section *s, bool weak) {
+static void laws_say(struct report *r, struct report_section *s, bool weak) {
     report_paragraph(
         s,
         weak ? "By Gustafson's law N devices do N - (1 - p) (N - 1) times the work of one in "
@@ -153,10 +154,10 @@ enum error report_laws(struct report *r, struct report_section *s, const struct 
     l.ncounts = report_device_counts(d, l.counts);
     TRY(report_take(r, (size_t)nplaces * (size_t)d->nsides, sizeof *l.rows, &l.rows));
     for (int i = 0; i < nplaces; i++)
-        for (int side = 0; side < d->nsides; side++) l.nrows += row_fill(r, d, side, place[i], &l.rows[l.nrows]);
+        for (int side = 0; side < d->nsides; side++) l.nrows += laws_fill_row(r, d, side, place[i], &l.rows[l.nrows]);
     if (!l.nrows) return ERR_NONE;
     TRY(laws_put_table(r, s, &l));
-    say_laws(r, s, l.weak);
+    laws_say(r, s, l.weak);
     if (l.weak) return ERR_NONE;
     laws_say_rising(r, s, l.rows, l.nrows);
     laws_say_cores(r, s, d);

@@ -160,15 +160,17 @@ struct cost { /* median, and where it lies */
     double at, low, high;
 };
 
-static struct cost cost_of(const struct report_data *d, const struct report_cell *c, const struct report_metric *m) {
+/* The median of a metric over a cell's runs, and the interval in which it lies. */
+static struct cost lead_cost_of(const struct report_data *d, const struct report_cell *c,
+                                const struct report_metric *m) {
     double v[REPORT_RUNS];
     int n = report_values(d, c, m, v);
     struct shift where = statistics_paired(v, n, d->confidence);
     return (struct cost){statistics_median_of(v, n), where.low, where.high};
 }
 
-static enum error costs_of_side(struct report *r, const struct report_data *d, int side, const struct report_metric *x,
-                                const struct report_metric *y, struct plot *p) {
+static enum error lead_side_costs(struct report *r, const struct report_data *d, int side,
+                                  const struct report_metric *x, const struct report_metric *y, struct plot *p) {
     double *v;
     const size_t n = (size_t)d->ncells;
     TRY(report_take(r, 6 * n, sizeof *v, &v));
@@ -182,7 +184,7 @@ static enum error costs_of_side(struct report *r, const struct report_data *d, i
                               .points = true,
                               .colour = side % PLOT_COLOURS};
     for (int i = 0; i < d->ncells; i++) {
-        struct cost a = cost_of(d, &d->cell[i], x), b = cost_of(d, &d->cell[i], y);
+        struct cost a = lead_cost_of(d, &d->cell[i], x), b = lead_cost_of(d, &d->cell[i], y);
         if (d->cell[i].side != side || !isfinite(a.at) || !isfinite(b.at)) continue;
         const double six[] = {a.at, b.at, a.low, a.high, b.low, b.high};
         for (size_t k = 0; k < 6; k++) v[k * n + (size_t)out.n] = six[k];
@@ -197,7 +199,7 @@ static double lead_medians_apart(const struct report_data *d, const char *name) 
     const struct report_metric m = {.name = name, .factor = 1};
     double low = INFINITY, high = 0;
     for (int i = 0; i < d->ncells; i++) {
-        double v = cost_of(d, &d->cell[i], &m).at;
+        double v = lead_cost_of(d, &d->cell[i], &m).at;
         if (isfinite(v)) low = fmin(low, v), high = fmax(high, v);
     }
     return high / low;
@@ -221,7 +223,7 @@ static enum error lead_trade_off(struct report *r, struct report_section *s, con
         d->ncells > d->nsides ? " and place" : "", d->confidence * 100);
     p->x = (struct plot_axis){.label = label, .unit = unit, .zero = true};
     p->y = (struct plot_axis){.label = y->words, .unit = y->unit};
-    for (int side = 0; side < d->nsides; side++) TRY(costs_of_side(r, d, side, &x, y, p));
+    for (int side = 0; side < d->nsides; side++) TRY(lead_side_costs(r, d, side, &x, y, p));
     if (!p->nseries) s->nplots--;
     return ERR_NONE;
 }

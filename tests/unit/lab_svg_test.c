@@ -91,7 +91,7 @@ static double width_of(const char *from, const char *to) {
         from = *from == '&' ? strchr(from, ';') + 1 : from + 1;
     }
     text[n] = '\0';
-    return plot_text_width(text, SVG_TEXT);
+    return plot_text_width(text);
 }
 
 static void check_text(const char *tag, double height) {

@@ -133,8 +133,10 @@ static __global__ void __launch_bounds__(THREADS)
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     int64_t sample = blockIdx.x / stripes, stripe = blockIdx.x % stripes * WARP * N, at = stripe + lane * N;
     float sum[N] = {0}, v[N];
-    for (int64_t p = warp; p < positions && at < width; p += WARPS) {
-        pack_load<WHOLE, N>(x + (sample * positions + p) * width, at, width, 0, v);
+    const X *from = x + (sample * positions + warp) * width;
+    for (int64_t p = warp; p < positions && at < width; p += WARPS, from += WARPS * width) {
+        pack_load<WHOLE, N>(from, at, width, 0, v);
+#pragma unroll
         for (int i = 0; i < N; i++) sum[i] += v[i];
     }
     for (int i = 0; i < N; i++) sums[warp][lane * N + i] = sum[i];

@@ -125,6 +125,7 @@ static __global__ void cast_kernel(T *to, const F *from, int64_t eights, int64_t
         for (int k = 0; k < EIGHT && ADD; k++) v[k] = sum[k] + v[k];
         store<T, EIGHT>(to + i, v);
     }
+#pragma unroll 1 /* at most seven, or a vector that is not aligned */
     for (int64_t i = EIGHT * eights + first; i < n; i += step)
         to[i] = from_float<T>(ADD ? to_float(to[i]) + to_float(from[i]) : to_float(from[i]));
 }

@@ -320,6 +320,19 @@ void __tsan_func_entry(void *pc) {
 }
 void __tsan_func_exit(void) {
 }
+/* clang's, in place of calls of the library */
+void *__tsan_memcpy(void *to, const void *from, unsigned long n);
+void *__tsan_memmove(void *to, const void *from, unsigned long n);
+void *__tsan_memset(void *p, int value, unsigned long n);
+void *__tsan_memcpy(void *to, const void *from, unsigned long n) {
+    return emulated_copy(to, from, n), to;
+}
+void *__tsan_memmove(void *to, const void *from, unsigned long n) {
+    return emulated_copy(to, from, n), to;
+}
+void *__tsan_memset(void *p, int value, unsigned long n) {
+    return emulated_fill(p, value, n), p;
+}
 
 #define ATOMIC(bits, type)                                                                                             \
     type __tsan_atomic##bits##_load(const volatile type *p, int order);                                                \

@@ -16,6 +16,7 @@
  *   ps.place: workers    k of the workers are servers, too: with k = W it is ddp's optimizer.shard
  *
  * ps.staleness: one server apart does not wait for all workers, but updates for each gradient by itself: share/stale.c. */
+#include "engine/base/limits.h"
 #include "engine/device/runtime.h"
 #include "engine/settings/resolve.h"
 #include "modes/modes.h"
@@ -70,8 +71,23 @@ static const struct mode_way ps_ways[] = {{.name = "servers apart",
 
 /* ---- the mode ---- */
 
+/* ps.servers: each, of devices whose number is given. */
+static enum error decide_servers(struct resolve *r) {
+    int64_t devices = r->c->devices.count * r->c->run.nodes, *servers = &r->c->ps.servers;
+    if (*servers > 0) return ERR_NONE;
+    *servers = devices > 0 ? devices : 1;
+    if (!devices || r->c->launched.by || *servers > RANKS_MOST / 2)
+        config_error(r->e, resolve_find(r, "ps.servers"), false,
+                     "a server for each device, but the number of devices (%s) is not given\nset devices, or "
+                     "ps.servers to a number",
+                     resolve_place(r, resolve_find(r, "devices")));
+    const char *text = pool_printf(r->pool, "%lld", (long long)*servers);
+    return text ? resolve_decide(r, "ps.servers", text) : ERR_MEMORY;
+}
+
 static enum error ps_choose(struct resolve *r) {
     struct sharing *s = &r->c->sharing;
+    TRY(decide_servers(r));
     mode_take(r, &mode_ps);
     s->title =
         pool_printf(r->pool, "%d server%s%s", s->owners, s->owners == 1 ? "" : "s", s->servers ? "" : " on workers");

@@ -77,8 +77,8 @@ SECTION(ddp, "bucket", "All-reduce in buckets; used in mode ddp");
 static const struct config_field ps_fields[] = {
     {"servers", CONFIG_INT, offsetof(struct ps_config, servers), "1",
      "Number of parameter servers. Each has its part of every partition of the weights, and the optimizer's state of "
-     "it",
-     .min = 1, .max = RANKS_MOST - 1},
+     "it. each: one for each of 'devices'",
+     .min = 1, .max = RANKS_MOST - 1, .choices = "each", .word = -1},
     {"place", CONFIG_ENUM, offsetof(struct ps_config, place), "apart",
      "apart: servers are processes of their own, which compute nothing, beside those of 'devices'. workers: some of "
      "the "
@@ -188,7 +188,8 @@ static const struct config_field comm_fields[] = {
      .choices = "auto|off|sealed|encrypted"},
     {"emulate", CONFIG_SECTION, offsetof(struct comm_config, emulate), .extra = &emulate_section},
     {"compress", CONFIG_VARIANT, offsetof(struct comm_config, compress), "none",
-     "Modes of processes: gradients in fewer bytes; the bits then depend on the number of devices", .extra = &compress_variants},
+     "Modes of processes: gradients in fewer bytes; the bits then depend on the number of devices",
+     .extra = &compress_variants},
     {.key = NULL},
 };
 SECTION(comm, "algorithm", "How bytes move between devices");

@@ -279,7 +279,8 @@ static void refusals(void **state) {
     static const struct {
         const char *set, *says;
     } of[] = {
-        {"ps=0", "'ps' must be an integer from 1"},
+        {"ps=0", "'ps' must be"},
+        {"ps=each\tdevices=cpu", "the number of devices (set by --set) is not given"},
         {"ps={servers: 3, place: workers}", "3 servers on workers, but there are 2"},
         {"optimizer.shard=true", "in mode ps the servers have the optimizer's state"},
         {"ddp.sync=4", "mode is not 'ddp'"},

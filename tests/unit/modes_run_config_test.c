@@ -768,7 +768,8 @@ static void servers_stand_on_nodes(void **state) {
               {"{servers: 6, hosts: spread}", {2, 1, 2, 1}, {2, 2, 2, 2}, 8},
               {"{servers: 8, hosts: spread}", {2, 2, 2, 2}, {2, 2, 2, 2}, 8},
               {"{servers: 1, hosts: own}", {1, 0, 0, 0}, {0, 2, 2, 2}, 6},
-              {"{servers: 3, hosts: own}", {1, 1, 1, 0}, {0, 0, 0, 2}, 2}};
+              {"{servers: 3, hosts: own}", {1, 1, 1, 0}, {0, 0, 0, 2}, 2},
+              {"{servers: each, hosts: spread}", {2, 2, 2, 2}, {2, 2, 2, 2}, 8}};
     for (size_t i = 0; i < COUNT(of); i++)
         for (int node = 0; node < 4; node++) {
             char text[300];

@@ -50,13 +50,15 @@ static void crash_write(const struct stay *s, const siginfo_t *info) {
     if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0) return;
 }
 
-/* What was there before (a sanitizer's handler) has its turn; else the process ends as of a bug. */
+/* Outside of a guest, what was there before (a sanitizer's handler) has its turn. */
 static void crash_handle(int signo, siginfo_t *info, void *context) {
     int i = 0;
     (void)context;
+    if (mine) {
+        crash_write(mine, info);
+        _exit(error_exit_code(ERR_BUG));
+    }
     while (i < CRASHES - 1 && crashes[i] != signo) i++;
-    if (mine) crash_write(mine, info);
-    if (mine && before[i].sa_handler == SIG_DFL) _exit(error_exit_code(ERR_BUG));
     sigaction(signo, &before[i], NULL); /* and returns to what crashed, which does so again */
     if (signo == SIGABRT) raise(signo);
 }

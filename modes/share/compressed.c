@@ -229,7 +229,7 @@ static void compressed_check(struct resolve *r) {
                   "'comm.compress' is for modes whose devices are processes, but mode is '{mode}' ({at mode})\n"
                   "use mode ddp, or comm.compress: none");
     resolve_clash(r, r->c->sharing.plan.lean, "comm.compress",
-                  "mode fsdp keeps no gradients, so that nothing can be added to the next ones\n"
+                  "mode {mode} keeps no gradients, so that nothing can be added to the next ones\n"
                   "use mode ddp with optimizer.shard, or comm.compress: none");
     resolve_clash(r, r->c->sharing.plan.by_turns, "comm.compress",
                   "gradients that are not added ({at ps.staleness}) travel as they are\n"

@@ -12,7 +12,9 @@ struct model_options {
     const char *target; /* NAME or CONFIG */
     struct shape input; /* where not given, these are 0 */
     int64_t classes, batch;
-    const char *gpu; /* NULL: none */
+    int64_t devices;  /* 0: the memory of no mode is asked for */
+    const char *mode; /* NULL: of all */
+    const char *gpu;  /* NULL: none */
     bool json;
     struct cli_config config;
     const struct zoo_model *zoo;
@@ -115,6 +117,16 @@ static enum error model_show(const struct model_view *v, struct config_errors *e
 static enum error model_view_summarize(struct model_view *v, const struct model_options *o, struct config_errors *e) {
     const struct run_config *c = &v->settings.config;
     v->whole = !v->data.samples;
+    v->shares = o->devices > 0 || o->mode;
+    v->mode = o->mode;
+    int known = 0;
+    while (o->mode && model_mode_name(known) && strcmp(model_mode_name(known), o->mode) != 0) known++;
+    if (o->mode && !model_mode_name(known))
+        return FAIL(ERR_USAGE, "no mode is called '%s'\nengine help run lists them under 'mode'", o->mode);
+    if (o->devices > c->batch.shards)
+        return FAIL(ERR_USAGE, "%lld devices, but the batch has %lld shards\n--set batch.shards=%lld",
+                    (long long)o->devices, (long long)c->batch.shards, (long long)o->devices);
+    if (o->devices) v->settings.config.devices.count = (int)o->devices;
     TRY(planned_create(c, c->devices.kind, &v->data, e, &v->network));
     v->data.samples = v->network.plan->n;
     return model_summarize(v, o->gpu, o->json);
@@ -167,12 +179,15 @@ static int model_show_summary(const struct cli *cli) {
     OPTION_SET(config, "changes one key, as in 'engine run': model.depth=3")
 // clang-format on
 static const struct option show_options[] = {SHARED, {0}};
-static const struct option summary_options[] = {SHARED,
-                                                {"--device", "GPU",
-                                                 "what a step should take on it, by operations and bytes",
-                                                 CONFIG_STRING, AT(gpu), .word = model_gpu_name, .wants = "GPU"},
-                                                OPTION_JSON("one JSON object on standard output"),
-                                                {0}};
+static const struct option summary_options[] = {
+    SHARED,
+    {"--device", "GPU", "what a step should take on it, by operations and bytes", CONFIG_STRING, AT(gpu),
+     .word = model_gpu_name, .wants = "GPU"},
+    {"--devices", "N", "what a device has to hold, of N that share a step, in each mode", CONFIG_INT, AT(devices), 1,
+     4096},
+    {"--mode", "MODE", "with --devices: in this mode alone", CONFIG_STRING, AT(mode), .word = model_mode_name},
+    OPTION_JSON("one JSON object on standard output"),
+    {0}};
 static const struct command forms[] = {
     {"list", "lists the zoo, with inputs and parameters", .run = model_list},
     {"show", "prints all layers of a model, as a valid configuration", OPTIONS(show_options), .run = model_show_layers},

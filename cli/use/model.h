@@ -13,6 +13,8 @@ struct model_view { /* a network that was named or configured, without its weigh
     struct run_settings settings;
     struct planned_data data;
     struct planned network; /* for 'samples' on the device */
+    bool shares;            /* what a device of several has to hold is asked for, */
+    const char *mode;       /* in this mode; NULL: in all */
     bool whole;             /* 'samples' are as configured: a step may make several passes */
 };
 /* Prints the layers, the totals and the order in which gradients become ready, or one JSON object. gpu: what a step should
@@ -24,3 +26,7 @@ const char *model_gpu_name(int i);
 void model_cost_print(const struct model_view *v, const char *gpu);
 struct json;
 void model_cost_put(const struct model_view *v, const char *gpu, struct json *j);
+
+/* model_memory.c: the names of the modes, by number; and what a device has to hold, printed, or put into an object. */
+const char *model_mode_name(int i);
+MUST_CHECK enum error model_memory(const struct model_view *v, struct json *j);

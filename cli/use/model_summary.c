@@ -188,8 +188,9 @@ static enum error summary_print_json(const struct model_view *v, const struct su
     put_totals(&j, v, t);
     summary_put_order(&j, v->network.model);
     if (gpu) model_cost_put(v, gpu, &j);
+    enum error err = v->shares ? model_memory(v, &j) : ERR_NONE;
     json_close(&j, '}');
-    return cli_json(ERR_NONE, &j, stdout);
+    return cli_json(err, &j, stdout);
 }
 
 enum error model_summarize(const struct model_view *v, const char *gpu, bool json) {
@@ -203,6 +204,7 @@ enum error model_summarize(const struct model_view *v, const char *gpu, bool jso
     else
         summary_print(v, rows, &t);
     if (gpu && !json) model_cost_print(v, gpu);
+    if (v->shares && !json) err = model_memory(v, NULL);
     free(rows);
     return err;
 }

@@ -123,12 +123,15 @@ enum error measured_shape(const struct measured_step *m, double share, const str
     return err;
 }
 
-double measured_memory(const struct measured_step *m, double share, double state) {
-    double arena = (double)m->model->arena_floats * sizeof(float), passes = measured_passes_of(m, share);
-    double sums = floor(log2(passes)) + 1;               /* gradients of which are kept at once */
+double measured_beside(const struct measured_step *m, double share) {
     double samples = fmin(1, (double)m->passes * share); /* of a pass, as it was measured */
-    return arena * (1 + sums + m->slots * state) + (double)m->model->buffer_floats * sizeof(float) +
-           m->activations * samples + m->scratch;
+    return (double)m->model->buffer_floats * sizeof(float) + m->activations * samples + m->scratch;
+}
+
+double measured_memory(const struct measured_step *m, double share, double state) {
+    double arena = (double)m->model->arena_floats * sizeof(float);
+    double sums = floor(log2(measured_passes_of(m, share))) + 1; /* gradients of which are kept at once */
+    return arena * (1 + sums + m->slots * state) + measured_beside(m, share);
 }
 
 void measured_json(const struct measured_step *m, struct json *j) {

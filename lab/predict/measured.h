@@ -40,6 +40,8 @@ MUST_CHECK enum error measured_shape(const struct measured_step *m, double share
 /* Bytes of the busiest device: weights, gradients, optimizer, activations. state: the share of the optimizer's
  * state that it has. */
 double measured_memory(const struct measured_step *m, double share, double state);
+/* Of which activations, scratch and buffers. */
+double measured_beside(const struct measured_step *m, double share);
 /* What the configuration's own run should take a step, in its mode, on its devices, with its batch shared by all: of
  * the same network, where a batch of another size is so much more or less of the same work; *formula is the formulas' answer. port: NULL is the one that it emulates. ERR_CONFIG: no port is known, or it sends
  * what is not simulated (compressed gradients, moments of sync_batchnorm, scattered samples). */

@@ -1,5 +1,6 @@
 #include "lab/predict/sweep.h"
 #include "engine/settings/run_config.h"
+#include "lab/predict/held.h"
 
 #include "modes/share/share.h"
 
@@ -55,10 +56,21 @@ static enum error sweep_way_cut(const struct measured_step *m, const struct simu
 }
 
 /* The bytes of the busiest device. If servers are apart, the others have none of the optimizer's state. */
-static double sweep_way_memory(const struct measured_step *m, const struct simulate_plan *plan, double share) {
+static double sweep_way_memory(const struct measured_step *m, const struct simulate_plan *plan,
+                               const struct step_shape *shape, double share) {
+    const struct held_ask ask = {.plan = &plan->moves,
+                                 .devices = plan->net.devices,
+                                 .owners = plan->owners,
+                                 .serves_apart = plan->servers > 0,
+                                 .passes = shape->passes,
+                                 .slots = m->slots,
+                                 .arena = (double)m->model->arena_floats * sizeof(float),
+                                 .bytes = shape->bytes,
+                                 .buckets = shape->buckets};
+    const struct held h = held_find(&ask);
+    double device = measured_beside(m, share) + held_all(&h);
     double state = plan->moves.update == UPDATE_BY_OWNERS ? 1.0 / plan->owners : 1;
-    if (!plan->servers) return measured_memory(m, share, state);
-    return fmax(measured_memory(m, share, 0), measured_memory(m, 0, state));
+    return plan->servers ? fmax(device, measured_memory(m, 0, state)) : device;
 }
 
 enum error sweep_try(const struct measured_step *m, const struct way *w, const struct sweep_place *p,
@@ -80,8 +92,8 @@ enum error sweep_try(const struct measured_step *m, const struct way *w, const s
     if (err == ERR_NONE) err = simulate(shape, &plan, &out->result);
     if (err == ERR_NONE) out->formula = simulate_formula(shape, &plan);
     out->buckets = err == ERR_NONE ? shape->buckets : 0;
+    out->memory = err == ERR_NONE ? sweep_way_memory(m, &plan, shape, share) : 0;
     free(shape);
-    out->memory = sweep_way_memory(m, &plan, share);
     double alone = (m->load + m->forward + m->backward) * (p->strong ? 1 : m->work) + m->update;
     out->speed_up = (p->strong ? 1 : devices) * alone / out->result.step;
     return err;

@@ -1,0 +1,91 @@
+/* engine model summary --devices N: what a device has to hold in each way of sharing, from the plan that runs. Ways whose
+ * devices have layers of their own are left out. */
+#include "cli/use/model.h"
+
+#include "engine/base/json.h"
+#include "engine/base/text.h"
+#include "lab/predict/held.h"
+#include "lab/predict/sweep.h"
+#include "modes/bucket.h"
+#include "modes/share/share.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *model_mode_name(int i) {
+    int n;
+    const struct mode_row *const *modes = mode_kinds(&n);
+    return i < n ? modes[i]->name : NULL;
+}
+
+/* The configuration's devices are those that are asked about; a mode of one device has it alone. */
+static enum error memory_find(const struct model_view *v, const struct mode_row *mode, const struct mode_way *way,
+                              struct held *out) {
+    enum { MOST = 4096 };
+    static double bytes[MOST];
+    struct run_config c = v->settings.config;
+    const struct way w = {mode, way, SCHEMES, 0};
+    struct buckets b;
+    int kinds;
+    if (mode->place == PLACE_ALONE) c.devices.count = 1;
+    const struct sharing how = way_sharing(&w, &c);
+    bool one = way->in_one && !mode->overlaps(&c);
+    const struct cutting plain = {one ? INT64_MAX : c.ddp.bucket.first, one ? INT64_MAX : c.ddp.bucket.cap};
+    TRY(buckets_init(&b, v->network.model, how.cut.cap ? &how.cut : &plain));
+    for (int i = 0; i < b.count && i < MOST; i++) bytes[i] = (double)(b.edge[i + 1] - b.edge[i]) * sizeof(float);
+    const struct held_ask ask = {.plan = &way->share->plan,
+                                 .devices = c.devices.count,
+                                 .owners = sharing_owners(&how, c.devices.count + how.servers),
+                                 .serves_apart = how.servers > 0,
+                                 .passes = planned_passes(&c),
+                                 .slots = optim_kinds(&kinds)[c.optimizer.kind.index]->nslots,
+                                 .arena = (double)v->network.model->arena_floats * sizeof(float),
+                                 .bytes = bytes,
+                                 .buckets = b.count < MOST ? b.count : MOST};
+    *out = held_find(&ask);
+    buckets_fini(&b);
+    return ERR_NONE;
+}
+
+static void memory_print_row(const char *mode, const char *way, const struct held *h, double beside) {
+    const double column[] = {h->weights, h->gathered, h->gradients, h->leaving, h->state, beside, held_all(h) + beside};
+    printf("%-6s  %-22s", mode, *way ? way : "all-reduce");
+    for (size_t i = 0; i < sizeof column / sizeof *column; i++) {
+        char text[32];
+        printf("  %10s", column[i] > 0 ? text_of_bytes(column[i], text) : "-");
+    }
+    printf("\n");
+}
+
+static void memory_put_row(struct json *j, const char *mode, const char *way, const struct held *h, double beside) {
+    json_object(
+        j, NULL, JSON_TEXT("mode", mode), JSON_TEXT("way", *way ? way : "all-reduce"), JSON_REAL("weights", h->weights),
+        JSON_REAL("gathered", h->gathered), JSON_REAL("gradients", h->gradients), JSON_REAL("leaving", h->leaving),
+        JSON_REAL("optimizer", h->state), JSON_REAL("activations", beside), JSON_REAL("all", held_all(h) + beside));
+}
+
+enum error model_memory(const struct model_view *v, struct json *j) {
+    const struct plan *p = v->network.plan;
+    double beside = (double)(p->activations + p->gradients) + (double)p->scratch;
+    int n;
+    const struct mode_row *const *modes = mode_kinds(&n);
+    if (j)
+        json_open(j, "memory", '[');
+    else
+        printf(
+            "\nmemory of a device, of %d that share a step:\n%-6s  %-22s  %10s  %10s  %10s  %10s  %10s  %10s  %10s\n",
+            v->settings.config.devices.count, "mode", "way", "weights", "gathered", "gradients", "leaving", "optimizer",
+            "activ.", "all");
+    for (int m = 0; m < n; m++)
+        for (const struct mode_way *way = modes[m]->ways; way->name; way++) {
+            struct held h;
+            if (way->share->plan.staged || (v->mode && strcmp(v->mode, modes[m]->name) != 0)) continue;
+            TRY(memory_find(v, modes[m], way, &h));
+            if (j)
+                memory_put_row(j, modes[m]->name, way->name, &h, beside);
+            else
+                memory_print_row(modes[m]->name, way->name, &h, beside);
+        }
+    if (j) json_close(j, ']');
+    return ERR_NONE;
+}

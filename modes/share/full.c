@@ -14,6 +14,7 @@
  * Gradients that leave in the last pass of a step are made there, so a rank never has more of them than PLAN_AHEAD units on
  * their way. Where it computes several passes (batch.accumulate; shards that are no power of two of the devices'), their
  * sums are made in memory of its own, which is as large as all gradients. */
+#include "engine/base/clock.h"
 #include "engine/settings/resolve.h"
 #include "modes/ahead.h"
 #include "modes/share/share.h"
@@ -69,7 +70,9 @@ static enum error full_leave(struct mode *m, int b) {
     const struct span s = share_bucket(m, a->grads[0], b);
     int64_t *part = m->slots->part;
     struct dispatch how;
+    int64_t begin = clock_ns();
     TRY(flight_wait(&m->flight, PLAN_AHEAD));
+    trainer_waited(m->t, clock_ns() - begin);
     sums_take(m, b - PLAN_AHEAD);
     for (int k = 0; k < a->leaving; k++) {
         memcpy(slot_of(m, b) + k * m->slots->each, a->grads[k] + s.begin, (size_t)(s.end - s.begin) * sizeof(float));

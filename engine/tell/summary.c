@@ -100,6 +100,13 @@ static void json_staleness(const struct staleness *s, struct json *j) {
     json_close(j, '}');
 }
 
+static void json_pipeline(const struct stages_told *s, struct json *j) {
+    json_open(j, "pipeline", '{');
+    json_put(j, JSON_INT("stages", s->stages), JSON_INT("copies", s->copies), JSON_INT("micro_batches", s->passes),
+             JSON_REAL("bubble", s->bubble), JSON_REAL("waited", s->waited));
+    json_close(j, '}');
+}
+
 static void json_skipped(const struct summary *s, struct json *j) {
     enum { NAMED = 100 };
     int64_t count = 0;
@@ -172,6 +179,7 @@ enum error summary_json(const struct summary *s, struct json *j) {
     if (s->unreadable[0] || s->unreadable[1]) json_skipped(s, j);
     if (s->planted) json_string(j, "inject", s->planted);
     if (s->stale.of) json_staleness(&s->stale, j);
+    if (s->pipeline.stages) json_pipeline(&s->pipeline, j);
     json_list(j, "peak_rss_bytes", s->rss, s->processes);
     json_list(j, "optimizer_bytes", s->state, s->ranks);
     json_string(j, "weights_sha256", s->weights);
@@ -292,6 +300,12 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
                 "staleness   gradients %.2f updates old on average, %.0f at most; workers computed "
                 "nothing in %.1f %% of their steps' time\n",
                 s->stale.mean, s->stale.most, s->stale.idle * 100);
+    if (s->pipeline.stages)
+        fprintf(
+            f,
+            "stages      %d waited for each other in %.1f %% of their steps' time; the bubble of %lld micro-batches "
+            "is %.1f %%\n",
+            s->pipeline.stages, s->pipeline.waited * 100, (long long)s->pipeline.passes, s->pipeline.bubble * 100);
     fprintf(f, "weights sha256  %s\n", s->weights);
     if (*s->average) fprintf(f, "ema     sha256  %s\n", s->average);
     fprintf(f, "losses  sha256  %s\nrun             %s\n", s->losses, s->run_dir);

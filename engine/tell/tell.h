@@ -80,6 +80,12 @@ struct summary { /* what the end of a run says */
         double mean, most;           /* updates between the weights of a gradient and its own */
         double idle;                 /* workers: share of their steps in which they did not compute */
     } stale;
+    struct stages_told {    /* mode pipeline */
+        int stages, copies; /* stages 0: there are none */
+        int64_t passes;     /* micro-batches of a step, of the copy with the most */
+        double bubble;      /* the share of a step in which a stage waits, if all take as long */
+        double waited;      /* that in which they did wait for each other */
+    } pipeline;
     char weights[SHA256_TEXT], losses[SHA256_TEXT];
     char average[SHA256_TEXT]; /* of the weights (ema); "": there is none */
 };

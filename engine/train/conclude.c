@@ -31,7 +31,7 @@ static void share_out(struct summary *s, const double *all) {
     }
     s->stale.mean = stale[0] > 0 ? stale[1] / stale[0] : 0;
     s->stale.most = stale[2];
-    s->stale.idle = stale[3] > 0 ? stale[4] / stale[3] : 0;
+    s->stale.idle = s->pipeline.waited = stale[3] > 0 ? stale[4] / stale[3] : 0;
 }
 
 /* Rank 0's summary needs the others' bytes, memory and (of the first that computes) phases: one sum
@@ -82,6 +82,14 @@ static enum error find_best(const struct run *r, struct best_checkpoint *out) {
     return ERR_NONE;
 }
 
+static void tell_stages(const struct trainer *t, struct stages_told *s) {
+    const struct batch_config *b = &t->config->batch;
+    s->stages = t->config->sharing.stages;
+    s->copies = t->standing.runs;
+    s->passes = leaves_cut((int)b->shards, s->copies, 1) * b->accumulate;
+    s->bubble = sharing_bubble(s->stages, s->passes);
+}
+
 enum error run_conclude(struct run *r) {
     struct trainer *t = r->t;
     const struct run_config *c = t->config;
@@ -128,6 +136,7 @@ enum error run_conclude(struct run *r) {
     char planted[INJECT_TEXT];
     if (*inject_text(c, planted)) s.planted = planted;
     if (c->sharing.plan.by_turns) s.stale.of = c;
+    if (c->sharing.stages > 1) tell_stages(t, &s.pipeline);
     tracing_finish(t);
     TRY(trainer_share_average(t));
     TRY(summary_gather(r, &s)); /* all have written what they have recorded */

@@ -103,6 +103,18 @@ static void ports_pass_the_activations(void **state) {
     }
 }
 
+/* 8 shards on 2 copies are 4 each, in 3 pieces: 12 micro-batches. */
+static void the_summary_has_the_bubble(void **state) {
+    (void)state;
+    program_train(&p, mlp,
+                  SETS("mode=pipeline", "devices=cpu:6", "pipeline=3", "batch={size: 96, shards: 8, accumulate: 3}"));
+    assert_true(program_number(&p, "pipeline.micro_batches") == 12);
+    assert_true(program_number(&p, "pipeline.copies") == 2);
+    double bubble = program_number(&p, "pipeline.bubble"), share = program_number(&p, "pipeline.waited");
+    assert_true(bubble > 2.0 / 14 - 1e-8 && bubble < 2.0 / 14 + 1e-8);
+    assert_true(share > 0 && share < 1);
+}
+
 /* ---- checkpoints ---- */
 
 static void checkpoints_go_anywhere(void **state) {
@@ -185,6 +197,7 @@ int main(void) {
         cmocka_unit_test(residual_networks),
         cmocka_unit_test(tied_weights),
         cmocka_unit_test(ports_pass_the_activations),
+        cmocka_unit_test(the_summary_has_the_bubble),
         cmocka_unit_test(checkpoints_go_anywhere),
         cmocka_unit_test(a_lost_stage_is_named),
         cmocka_unit_test(a_lost_stage_is_replaced),

@@ -2,6 +2,7 @@
 #include "cli/advise/simulate.h"
 
 #include "engine/base/text.h"
+#include "modes/share/share.h"
 
 #include <string.h>
 
@@ -40,6 +41,11 @@ static enum error simulate_read_straggler(const char *value, void *out) {
     return right ? ERR_NONE : ERR_USAGE;
 }
 
+/* A mode whose ranks have stages is not simulated. */
+static bool simulate_knows(const struct mode_row *mode) {
+    return mode->place != PLACE_ALONE && !mode->ways->share->plan.staged;
+}
+
 static enum error simulate_read_modes(const char *list, void *out) {
     struct simulate_options *o = out;
     char word[64];
@@ -48,7 +54,7 @@ static enum error simulate_read_modes(const char *list, void *out) {
     memset(o->modes, 0, sizeof o->modes);
     while (list_word(&list, word)) {
         int m = 0;
-        while (m < n && (modes[m]->place == PLACE_ALONE || strcmp(word, modes[m]->name) != 0)) m++;
+        while (m < n && (!simulate_knows(modes[m]) || strcmp(word, modes[m]->name) != 0)) m++;
         if (m == n) return ERR_USAGE;
         o->modes[m] = true, given++;
     }

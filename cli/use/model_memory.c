@@ -69,6 +69,12 @@ enum error model_memory(const struct model_view *v, struct json *j) {
     double beside = (double)(p->activations + p->gradients) + (double)p->scratch;
     int n;
     const struct mode_row *const *modes = mode_kinds(&n);
+    for (int m = 0; m < n && v->mode; m++)
+        if (!strcmp(v->mode, modes[m]->name) && modes[m]->ways->share->plan.staged)
+            return FAIL(ERR_USAGE,
+                        "--mode %s: what a stage holds depends on where the layers are cut\n"
+                        "a run's summary has the memory of each of its ranks",
+                        v->mode);
     if (j)
         json_open(j, "memory", '[');
     else

@@ -47,7 +47,7 @@ struct placing {
     const struct roster *roster; /* NULL: one host */
 };
 MUST_CHECK enum error places_plan(struct places *p, struct bands *bands, const struct placing *of, struct pool *pool);
-/* places.locals, where hosts have so many ranks each. */
+/* places.locals, where each host has that number of ranks. */
 int places_locals(int leaves, int size, int locals);
 /* places.terms. */
 int places_terms(int leaves, int ranks);
@@ -125,7 +125,7 @@ struct algo_ops {
     uint64_t mark;      /* of a plug-in: what tells it from any other; else 0 */
     /* The ranks have met, size > 1, count > 0. NULL: the plain way. */
     collective_fn run[COLLECTIVES];
-    /* Seconds that a call with so many bytes takes in pipes. NULL: it is not to be chosen for it. */
+    /* Seconds that a call with that number of bytes takes in pipes. NULL: it is never chosen. */
     double (*cost[COLLECTIVES])(const struct terrain *t, double bytes);
 };
 
@@ -154,7 +154,7 @@ void algo_choices(const struct terrain *t, enum order order, bool several, char 
 static inline bool collective_moves(const struct collective *c) {
     return c->kind == KIND_ALL_TO_ALL || ((c->kind < COLLECTIVES || kind_has_peer(c->kind)) && c->sum.count > 0);
 }
-/* Whether copies of so many bytes may lie in the link's slots, for each rank to sum or read all: all ranks' copies stay
+/* Whether copies of that size may lie in the link's slots, for each rank to sum or read all: all ranks' copies stay
  * in a core's cache. */
 static inline bool link_stages(const struct link_ops *ops, int size, size_t bytes) {
     enum { RANKS = 64 };

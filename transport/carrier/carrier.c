@@ -67,7 +67,7 @@ static enum error carrier_refuse(const struct group *g, int kind, int rank, cons
                 own ? why : "; its own message says why", own ? "\ncomm.backend: host needs nothing of the kind" : "");
 }
 
-/* Everybody comes to the same choice, from what all have told. */
+/* All ranks choose the same carrier, since they know the same of all. */
 static enum error carrier_choose(struct group *g, int *out) {
     int64_t *able = pool_alloc(g->pool, (size_t)g->size * sizeof *able);
     char why[256] = "";

@@ -135,7 +135,7 @@ static void hall_free_stand(struct peer_carrier *p) {
     struct stand *s = &p->hall->stand[p->carrier.group->rank];
     for (int lane = 0; lane < LANES; lane++) {
         enum error err = runtime->wait(p->carrier.device, lane == LANE_COMM ? LANE_EXCHANGE : LANE_COMPUTE);
-        (void)err; /* has been told, or is for nobody */
+        (void)err; /* was reported before, or nobody needs it */
         for (int m = 0; m < MARKS; m++)
             if (s->stalls[lane].marks[m]) runtime->mark_free(s->stalls[lane].marks[m]);
         slots_free(&p->carrier, &p->slots[lane]);

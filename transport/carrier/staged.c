@@ -28,7 +28,7 @@ static void staged_close(struct carrier *cr) {
     struct staged *s = (struct staged *)cr;
     for (int lane = 0; lane < LANES; lane++) {
         enum error err = cr->runtime->wait(cr->device, lane ? LANE_EXCHANGE : LANE_COMPUTE);
-        (void)err; /* copies that still run: an error has been told before, or nobody asks for it */
+        (void)err; /* of copies that still run: the error was reported before, or nobody needs it */
         slots_free(cr, &s->stages[lane].buf);
         slots_free(cr, &s->stages[lane].send);
     }

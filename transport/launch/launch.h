@@ -14,16 +14,16 @@ MUST_CHECK enum error launch_threads(int size, rank_fn fn, void *user);
 
 struct launch_params {
     int size;         /* ranks that are started here: first, first + 1, ..., after the first 'servers' of them */
-    int first, world; /* of so many in all; world 0: size, first then is 0 */
+    int first, world; /* world: the number of all ranks; 0: all are started here, and first is 0 */
     int servers, first_server; /* these are first_server, first_server + 1, ... */
-    /* What each is told beside: name, value, ..., NULL. Names that are in our environment are
+    /* Environment variables of each rank: name, value, ..., NULL. Names that are in our environment are
      * replaced. NULL: nothing. */
     const char *const *variables;
     const char *program;     /* what every rank runs, looked for in PATH; NULL: this program */
     const char *const *argv; /* its arguments, NULL-terminated */
     struct meeting *meeting; /* its descriptor is inherited; a started process finds it by
                                 launch_self. NULL: none */
-    bool once;               /* an error that a rank has told is not told in the log by others, too */
+    bool once;               /* an error that one rank has reported is not logged again for the others */
     const char *log_folder;  /* rankN.log in it get all that rank N writes, as it is; NULL: none */
     FILE *log;               /* where prefixed lines of the ranks' output go; NULL: nowhere */
     int (*stop)(void);       /* the signal by which a user wanted to stop before the launch took signals
@@ -67,7 +67,7 @@ struct launch_result {
  * When one dies by a signal or with a non-zero code, the others, who learn of it from their group, have 'grace' to end;
  * then they are killed. The ranks are a process group of their own, so a terminal's Ctrl-C reaches this process alone:
  * the first SIGINT or SIGTERM (as which SIGHUP and SIGUSR1 count) is passed on, once; a SIGINT after that kills all. A
- * rank that stops as if told to (130, 143) has been told by somebody else: then so are all. No child outlives this process:
+ * rank that ends with 130 or 143 was asked to stop by somebody else: then all are. No child outlives this process:
  * each asks the kernel to be killed with it (with the calling thread, in fact).
  *
  * ERR_PEER when a rank was lost by a signal; a rank's own exit code otherwise is for the caller to pass on. *out is

@@ -3,7 +3,7 @@
  *
  *   engine launch  ENGINE_STORE with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_*
  *   torchrun    TORCHELASTIC_RUN_ID with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_*
- *   env://      RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (LOCAL_RANK, LOCAL_WORLD_SIZE if told)
+ *   env://      RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (and LOCAL_RANK, LOCAL_WORLD_SIZE if set)
  *   Indexed Job JOB_COMPLETION_INDEX (Kubernetes) with WORLD_SIZE, MASTER_ADDR, MASTER_PORT, which its YAML sets
  *   Open MPI    OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE
  *   PMI         PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS (MPICH, Intel MPI)
@@ -19,7 +19,7 @@ struct launcher {
     const char *name;    /* "torchrun" */
     char variables[256]; /* those that were used: "RANK, WORLD_SIZE" */
     int rank, size;
-    int local, locals; /* of those on this host; -1, 0: not told */
+    int local, locals; /* of those on this host; -1, 0: unknown */
     char master[300];  /* HOST:PORT, or "": unknown */
     char job[128];     /* distinguishes this run from others, or "" */
 };
@@ -30,7 +30,7 @@ struct launcher_ranks { /* as in struct launcher */
     const char *name, *job;
     int size, locals;
 };
-/* The URL of the store where its ranks meet: at master (HOST:PORT or a URL) if it is told ("" or NULL: it is not), else,
+/* The URL of the store where its ranks meet: at master (HOST:PORT or a URL) unless it is "" or NULL; else,
  * when all are on this host, in a file that each of them can name. ERR_CONFIG when they are not. */
 MUST_CHECK enum error launcher_place(const struct launcher_ranks *l, const char *master, struct pool *pool,
                                      const char **out);

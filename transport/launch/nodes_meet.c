@@ -33,7 +33,7 @@ enum error nodes_master(const char *text, int64_t port, struct pool *pool, const
 
 enum error nodes_token(const char *spec, int count, struct pool *pool, const char **out) {
     TRY(nodes_secret(spec, count, pool, out));
-    token_forget(spec); /* ranks are told what has been found */
+    token_forget(spec); /* ranks get the secret itself */
     char key[SECRET_SIZE];
     if (**out) return ERR_NONE;
     TRY(secret_random(key));
@@ -92,7 +92,7 @@ static enum error nodes_open_store(struct nodes *n, double timeout) {
     return store_open(&p, &n->store);
 }
 
-/* ---- what node 0 is told ---- */
+/* ---- what nodes report to node 0 ---- */
 
 /* "2 5 7": two ranks can be started, ranks 5 and 7 were lost. */
 static enum error loss_tell(struct nodes *n, const struct nodes_loss *loss) {
@@ -134,7 +134,7 @@ void nodes_tell_failure(struct nodes *n) {
     (void)told; /* else node 0 has ended as well */
 }
 
-/* For node 0 a node has told it; for the others node 0 has ended, or has begun another round. */
+/* On node 0: another node has reported it. On the others: node 0 has ended, or has begun another round. */
 static enum error round_is_over(struct nodes *n, struct pool *pool, bool *over) {
     char prefix[80], **keys, *value;
     size_t length;

@@ -3,7 +3,7 @@
 #include "transport/launch/launch.h"
 
 enum { OUTPUT_LINE = 4096, OUTPUT_TAIL = 2047 };
-/* The newest lines of errors and hints that ranks have told, for all of them to share. */
+/* The newest lines with errors and hints of all ranks. */
 enum { TOLD_LINES = 8 };
 struct told_lines {
     int count, rank[TOLD_LINES];
@@ -11,7 +11,7 @@ struct told_lines {
 };
 struct rank_output {
     int rank;
-    struct told_lines *told; /* lines in it are not told by another rank again; NULL: all are */
+    struct told_lines *told; /* lines in it are not logged again for another rank; NULL: all lines are logged */
     int pipe;                /* the end that we read; -1 when it has ended */
     int file;                /* -1: none */
     FILE *log;               /* NULL: none */

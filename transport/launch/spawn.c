@@ -15,7 +15,7 @@ void launch_text(char out[LAUNCH_TEXT], const struct launch_self *s, int parent)
              s->size, s->local, s->locals, s->meeting_fd, s->console_out, s->console_err, s->own, parent);
 }
 
-/* ---- environment: ours, with what a rank is told in place of what there may be ---- */
+/* ---- environment: that of this process, in which a rank's variables replace others of the same names ---- */
 
 enum { TOLD = 5 };
 static const char *const told_names[TOLD] = {LAUNCH_VARIABLE, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};

@@ -10,7 +10,7 @@
  * env:NAME, file:PATH (which nobody else may read), or the secret itself. Gives it as secret.h has
  * it. ERR_CONFIG: a secret that is too short. */
 MUST_CHECK enum error token_find(const char *spec, struct pool *pool, const char **out);
-/* Of a started process: what its starter, which has found it, told by TOKEN_VARIABLE; "" where that is not set. */
+/* In a started process: the secret that its starter has put into TOKEN_VARIABLE; "" where that is not set. */
 MUST_CHECK enum error token_inherited(struct pool *pool, const char **out);
 /* Removes the variable that spec names from the environment, in memory, too: neither processes that
  * this one starts nor /proc have it any more. */

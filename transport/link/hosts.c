@@ -121,7 +121,7 @@ static enum error hosts_alloc(struct link *l, size_t bytes, bool sparse, void **
     return hosts_sync(l, 0);
 }
 
-/* Of the ranks here; the others' deaths are told by the streams. */
+/* Looks after the ranks of this host; the streams report the deaths of others. */
 static enum error hosts_lost(struct link *l, int lane) {
     struct link *inside = hosts_of(l)->inside;
     return inside_pass_on(l, lane, inside->ops->lost(inside, lane));

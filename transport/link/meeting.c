@@ -200,7 +200,7 @@ enum error meeting_create_shared(int size, struct meeting **out) {
     return meeting_start(size, fd, out);
 }
 
-/* The file must be a board for so many ranks before any of it is believed. */
+/* The file must be a board for this number of ranks before anything in it is trusted. */
 static enum error meeting_check_board(int fd, int size) {
     struct board plan = board_plan(size), got;
     struct stat st;

@@ -163,7 +163,7 @@ static enum error pieces_move(struct tcp *t, int lane, bool *some) {
 
 /* ---- waiting ---- */
 
-/* After nothing has moved for so many ns. Whoever has a core to himself looks for longer before he naps. */
+/* Nothing has moved for 'waited' ns. A thread that has a core to itself polls for longer before it sleeps. */
 static enum error wait_give_way(struct tcp *t, int lane, int64_t waited) {
     enum { BRISK = 5000, PATIENT = 200000, NAP_MOST = 200000 };
     if (waited < (t->link.patient[lane] ? PATIENT : BRISK)) {

@@ -9,7 +9,7 @@ struct shared {
     struct board_member *me;
     uint32_t steps[LANES];  /* syncs so far */
     uint32_t rounds[LANES]; /* of the gate, likewise */
-    bool crowd;             /* there are so many ranks that they meet at a gate */
+    bool crowd;             /* there are more than CROWD ranks, which meet at a gate */
     bool roomy;             /* each rank has a core to itself */
     uint64_t space;         /* process_space of this rank */
     bool lent[LANES];       /* what the board lends this rank has memory */

@@ -118,7 +118,7 @@ void health_settle(struct tcp *t) {
         if (!p->concluded && verdict_others_told(t, p, now)) p->due |= FRAME_FAIL;
 }
 
-/* The first verdict here, found or heard: told on at once. Lanes end, so that nobody waits on them. */
+/* Takes the first verdict, found here or received, and passes it on at once. Lanes end: no thread waits on them. */
 static void verdict_take(struct tcp *t, const struct tcp_verdict *v) {
     t->verdict = *v;
     t->judging_since = clock_ns();

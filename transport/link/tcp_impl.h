@@ -131,7 +131,7 @@ struct tcp_near { /* a neighbour in the tree of control; t->mutex protects it */
     int64_t reported;           /* when; 0: never */
     bool told, concluded;       /* verdicts of all behind it, or of all on this side, have been exchanged */
     bool heals;                 /* it is gone, and this rank is to dial its heir */
-    int awaited;                /* it is gone: so many of its other neighbours are to come */
+    int awaited;                /* it is gone: how many of its other neighbours have still to come */
     struct tcp_near *next;
 };
 
@@ -317,7 +317,7 @@ enum error tcp_fail(struct link *l, enum error err, const char *reason);
 enum error tcp_failure(struct link *l);
 /* "rank 3 (hostB, pid 4711)" */
 void tcp_name(const struct link_params *p, int rank, char out[NAME_MAX_BYTES]);
-/* These are called with the mutex; what is to be told leaves with the control thread's next turn. */
+/* These are called with the mutex; the frames leave with the control thread's next turn. */
 void health_tell_others(struct tcp *t, const struct tcp_near *but, enum frame_kind kind);
 void health_ask(struct tcp *t, const struct tcp_near *but); /* all neighbours but that one */
 /* Makes p->out the most urgent frame that is due; false: none is. */
@@ -328,7 +328,7 @@ void health_hear(struct tcp *t, struct tcp_near *p);
 void health_lost(struct tcp *t, int rank, bool end, const char *how);
 /* A verdict of this rank's own: none is made any more once there is one. end: see tcp_verdict. */
 void health_judge(struct tcp *t, enum error err, bool end, const char *reason);
-/* Settles on the verdict when all have told theirs. */
+/* Settles on the verdict when all neighbours have sent theirs. */
 void health_settle(struct tcp *t);
 /* Tells all ranks that this one leaves, passes on what it hears for a moment, and stops the control thread. Without the
  * mutex. */

@@ -27,7 +27,7 @@ static const double heal_seconds = 1;
 
 /* ---- the shape ---- */
 
-/* -1: the host has not so many. */
+/* -1: the host has fewer ranks. */
 static int seat_rank(const struct roster *of, int host, int local) {
     for (int r = 0; r < of->size; r++)
         if (of->of[r].host == host && of->of[r].local == local) return r;

@@ -37,10 +37,9 @@ struct nodes;
 MUST_CHECK enum error nodes_open(const struct nodes_params *p, struct nodes **out);
 void nodes_close(struct nodes *n);
 
-struct nodes_loss { /* why they meet again */
-    int locals;     /* ranks that this node can still start; 0: it leaves, with ERR_PEER */
-    const int
-        *lost; /* of the round before: those of this node; on node 0 on return those of all, until the next call */
+struct nodes_loss {  /* why they meet again */
+    int locals;      /* ranks that this node can still start; 0: it leaves, with ERR_PEER */
+    const int *lost; /* in the round before: of this node; on node 0 afterwards of all, until the next call */
     int nlost;
     bool restarts; /* node 0: where too few are left, all start again */
     bool joins;    /* nothing was lost: nodes that have come back are taken in */

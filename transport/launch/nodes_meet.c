@@ -272,7 +272,7 @@ static enum error round_await(struct nodes *n, const struct nodes_loss *loss, co
     double told = FIRST_S - TELL_S, most = FIRST_TRY;
     for (bool waits = false, before = false;; before = waits) {
         double waited = clock_seconds(clock_ns() - start), left = n->p->timeout - waited;
-        double least = left > 0.1 ? left : 0.1;
+        double least = left > 1 ? left : 1;
         waits = false;
         enum error err = round_look(n, loss, least < most ? least : most, text, &waits);
         if (!err && *text) return ERR_NONE;

@@ -133,8 +133,9 @@ static enum error find_master(const struct launch_options *o, const char *nodes,
 static int launch_exit_code(enum error err, const struct launch_result *r) {
     if (r->first < 0) return err ? cli_fail(err) : r->exit_code;
     if (err) return cli_fail(err);
-    fprintf(stderr, "error: rank %d ended with code %d; the others were ended %.2f s later\n", r->first, r->exit_code,
-            r->seconds);
+    char how[64] = "hung while the ranks on other hosts had ended";
+    if (r->first != r->stuck) snprintf(how, sizeof how, "ended with code %d", r->exit_code);
+    fprintf(stderr, "error: rank %d %s; the others were ended %.2f s later\n", r->first, how, r->seconds);
     return r->exit_code;
 }
 

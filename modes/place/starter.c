@@ -283,6 +283,7 @@ enum error starter_run(const struct job *job, int *exit_code) {
                               .facts = s.facts.of,
                               .again = c->restarts > 0 || run_is_elastic(&s),
                               .timeout = c->join_timeout,
+                              .needs_first = true,
                               .least = run_is_elastic(&s) ? (int)c->elastic.min : 0,
                               .patience = job->settings->config.comm.heartbeat + grace_of(job) + MEET_S};
     if (c->nodes > 1) TRY(nodes_master(c->master, c->port, pool, &np.master));

@@ -37,7 +37,7 @@ struct launch_params {
      * short. known: which rank was lost, so that others may still be in the midst of a step; else all have waited for
      * it. NULL: never */
     bool (*busy)(void *user, bool known);
-    /* Asked each second: whether the ranks elsewhere have ended, and those here, which have not, hang. Then they are
+    /* Asked now and then: whether the ranks elsewhere have ended, and those here, which have not, hang. Then they are
      * killed. NULL: never */
     bool (*over)(void *user);
     void *user; /* of both */

@@ -17,10 +17,11 @@ struct nodes_params {
     const char *token;
     const struct fact *facts;
     int nfacts;
-    bool again;      /* a run that has begun without this node may be joined at its next round */
-    double timeout;  /* of each meeting */
-    int least;       /* ranks that are enough to go on when others are lost; 0: all are needed */
-    double patience; /* how long node 0 waits for a node that may be lost (with least), and any node for its ranks to
+    bool again;       /* a run that has begun without this node may be joined at its next round */
+    double timeout;   /* of each meeting */
+    bool needs_first; /* ranks cannot go on without those of node 0 */
+    int least;        /* ranks that are enough to go on when others are lost; 0: all are needed */
+    double patience;  /* how long node 0 waits for a node that may be lost (with least), and any node for its ranks to
                         end, once those of others have */
 };
 /* Checks that 'left' devices can continue without these ranks, of which the first 'servers' are none's. ERR_PEER: they
@@ -59,7 +60,7 @@ struct nodes_round {
 /* All nodes are here, for the first time or (loss NULL) once more; with a loss, those that are left. out's texts live
  * until the next call. ERR_PEER: too few are left. */
 MUST_CHECK enum error nodes_meet(struct nodes *n, struct nodes_loss *loss, struct nodes_round *out);
-/* The ranks of this node have failed: node 0 hears of it. n NULL, here and below: there is one node. */
+/* The ranks of this node have failed: the others hear of it. n NULL, here and below: there is one node. */
 void nodes_tell_failure(struct nodes *n);
 /* Whether the ranks of the others have failed or ended some time ago, so that those of this node hang, which still run. */
 bool nodes_are_over(struct nodes *n);

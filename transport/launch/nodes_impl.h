@@ -24,6 +24,7 @@ struct nodes {
     char last[64];       /* round that this node was in */
     char older[64];      /* the one before that */
     int64_t over;        /* since when the last one is known to be over elsewhere; 0: it is not */
+    bool failed;         /* the ranks here have failed, and the others can hear it */
     int count, own;      /* of the nodes below; which this one is */
     struct present at[]; /* room for two of each node: one that is lost, and the one that comes in its place */
 };

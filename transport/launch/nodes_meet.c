@@ -75,12 +75,60 @@ static enum error round_set(struct nodes *n, const char *text) {
     return store_set(n->store, "round", text, strlen(text));
 }
 
+/* ---- a round that is over elsewhere ---- */
+
+void nodes_tell_failure(struct nodes *n) {
+    char key[96];
+    if (!n || !n->store) return;
+    snprintf(key, sizeof key, "failed/%s.%d", n->last, n->p->index);
+    n->failed = store_set(n->store, key, "", 0) == ERR_NONE; /* else node 0 has ended as well */
+}
+
+/* The ranks of another node have failed, or node 0 has begun another round. */
+static enum error round_is_over(struct nodes *n, struct pool *pool, bool *over) {
+    char prefix[80], **keys, *value;
+    size_t length;
+    int count;
+    snprintf(prefix, sizeof prefix, "failed/%s.", n->last);
+    TRY(store_list(n->store, prefix, pool, &keys, &count));
+    TRY(store_find(n->store, "round", pool, &value, &length));
+    *over = count > 0 || (value && strncmp(value, n->last, strcspn(value, " ")));
+    return ERR_NONE;
+}
+
+/* Where node 0 has ended, perhaps well, the ranks here may still have something to do: they have n->p->timeout more. What
+ * was known stays so while the store cannot be asked. */
+bool nodes_are_over(struct nodes *n) {
+    bool over = false;
+    struct pool *pool;
+    if (!n || n->p->nodes_max == 1 || !n->store || pool_create(&pool) != ERR_NONE) return false;
+    enum error err = round_is_over(n, pool, &over);
+    int64_t now = clock_ns();
+    pool_free(pool);
+    if (!err && !over) n->over = 0;
+    if (!n->over && over) n->over = now;
+    if (!n->over && err == ERR_PEER && n->p->needs_first) n->over = now + (int64_t)(n->p->timeout * 1e9);
+    return n->over && clock_seconds(now - n->over) > n->p->patience;
+}
+
+/* A node 0 whose ranks have failed stays while others of the round are connected, so that all of them hear of it. */
+static void failure_linger(const struct nodes *n) {
+    for (int left = HEAR_MS, i = 0; n->failed && left > 0 && i < n->count;)
+        if (n->at[i].index && store_sees(n->store, n->at[i].member))
+            nodes_pause(LOOK_MS), left -= LOOK_MS;
+        else
+            i++;
+}
+
+/* ---- opening and closing ---- */
+
 /* Those that wait to be taken in hear that they will not be. */
 void nodes_close(struct nodes *n) {
     if (!n) return;
     bool told = n->p->index == 0 && n->p->nodes_max > 1 && nodes_wait(n->store) &&
                 round_set(n, "end the run has ended without this node") == ERR_NONE;
     if (told) nodes_pause(HEAR_MS);
+    if (n->p->index == 0) failure_linger(n);
     store_close(n->store);
     pool_free(n->pool);
     memory_free(n);
@@ -122,45 +170,6 @@ bool nodes_wait(struct store *s) {
     if (store_list(s, NODES_COME, pool, &keys, &count) != ERR_NONE) count = 0;
     pool_free(pool);
     return count > 0;
-}
-
-/* ---- a round that is over elsewhere ---- */
-
-void nodes_tell_failure(struct nodes *n) {
-    char key[96];
-    if (!n) return;
-    snprintf(key, sizeof key, "failed/%s.%d", n->last, n->p->index);
-    bool told = n->p->index && n->store && store_set(n->store, key, "", 0) == ERR_NONE;
-    (void)told; /* else node 0 has ended as well */
-}
-
-/* On node 0: another node has reported it. On the others: node 0 has ended, or has begun another round. */
-static enum error round_is_over(struct nodes *n, struct pool *pool, bool *over) {
-    char prefix[80], **keys, *value;
-    size_t length;
-    int count;
-    if (n->p->index) {
-        TRY(store_find(n->store, "round", pool, &value, &length));
-        *over = value && strncmp(value, n->last, strcspn(value, " "));
-        return ERR_NONE;
-    }
-    snprintf(prefix, sizeof prefix, "failed/%s", n->last);
-    TRY(store_list(n->store, prefix, pool, &keys, &count));
-    *over = count > 0;
-    return ERR_NONE;
-}
-
-/* Where node 0 has ended, perhaps well, the ranks here may still have something to do. */
-bool nodes_are_over(struct nodes *n) {
-    bool over = false;
-    struct pool *pool;
-    if (!n || n->p->nodes_max == 1 || !n->store || pool_create(&pool) != ERR_NONE) return false;
-    enum error err = round_is_over(n, pool, &over);
-    double patience = n->p->patience + (err ? n->p->timeout : 0);
-    pool_free(pool);
-    over = over || err == ERR_PEER;
-    if (!over || !n->over) n->over = over ? clock_ns() : 0;
-    return over && clock_seconds(clock_ns() - n->over) > patience;
 }
 
 /* ---- which round ---- */
@@ -361,7 +370,7 @@ static enum error round_meet(struct nodes *n, int locals, struct nodes_round *ou
     TRY(rendezvous_meet(&r, n->pool, &members));
     memcpy(n->older, n->last, sizeof n->older);
     memcpy(n->last, out->name, sizeof n->last);
-    n->over = 0;
+    n->over = 0, n->failed = false;
     return members_read(n, members, out);
 }
 

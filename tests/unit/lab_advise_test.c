@@ -43,7 +43,9 @@ static void describe(double comp, double update, struct wire port, int devices) 
                                   .ready = ready,
                                   .activations = 1e6,
                                   .slots = 1};
+    static const char *stages[] = {"auto"};
     config = (struct run_config){
+        .pipeline = {.stages = {.items = stages, .count = 1}, .schedule = PIPELINE_1F1B},
         .name = "known",
         .devices = {.kind = "cpu", .count = 1},
         .batch = {.size = BATCH, .shards = 8, .accumulate = 1},

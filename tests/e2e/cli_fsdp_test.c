@@ -89,7 +89,9 @@ static void exchanges_are_those_of_the_plan(void **state) {
     for (int i = 0; i < RESHARDS; i++) {
         program_train(&p, network, SETS(few[0], few[1], few[2], few[3], reshards[i], "comm.link=tcp", deep));
         double want = STEPS * (exchanges[i] * (DEVICES - 1) * k + header), got = sum_of("sent");
-        double stay = i == 0 ? STEPS * (DEVICES - 1) * 4 * 65536.0 : i == 3 ? STEPS * (DEVICES - 1) * k : (DEVICES - 1) * k;
+        double stay = i == 0   ? STEPS * (DEVICES - 1) * 4 * 65536.0
+                      : i == 3 ? STEPS * (DEVICES - 1) * k
+                               : (DEVICES - 1) * k;
         if (got > want || got < want - stay - 0.02 * want) fail_msg("%s: %.0f bytes, not %.0f", reshards[i], got, want);
     }
 }

@@ -238,6 +238,10 @@ enum error ahead_began(struct ahead *a) {
     return visits_begin(a, a->window);
 }
 
+enum error ahead_land(struct ahead *a) {
+    return a ? flight_land(&a->flight) : ERR_NONE;
+}
+
 enum error ahead_settle(struct ahead *a) {
     TRY(program_end(a));
     whole_drop(a);

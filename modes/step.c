@@ -13,6 +13,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/settings/run_config.h"
+#include "modes/ahead.h"
 #include "modes/scatter.h"
 #include "modes/share/share.h"
 
@@ -192,9 +193,11 @@ void mode_note(struct mode *m, const char *doing, int64_t step) {
     if (m->team.group) group_note(m->team.group, doing, step);
 }
 
-static void mode_stats(struct mode *m, struct mode_stats *out) {
+static enum error mode_stats(struct mode *m, struct mode_stats *out) {
+    TRY(ahead_land(m->ahead));
     team_stats(&m->team, out);
     m->ops.stats(m, out);
+    return ERR_NONE;
 }
 
 static enum error mode_watch(struct mode *m, struct trace_clock *clock) {

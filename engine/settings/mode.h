@@ -52,9 +52,9 @@ struct step_ops {
     void (*abort)(struct mode *m, const char *reason);
     /* Sets the current work of this rank, for the others' messages; the text must live as long as the run. */
     void (*note)(struct mode *m, const char *doing, int64_t step);
-    /* Payload bytes to and from other ranks, and nanoseconds that communication ran beside
-     * computing, so far. */
-    void (*stats)(struct mode *m, struct mode_stats *out);
+    /* Payload bytes to and from other ranks, and nanoseconds that communication ran beside computing, so far: of all that
+     * has begun, for which it waits. */
+    enum error (*stats)(struct mode *m, struct mode_stats *out);
     /* The run is traced from here on: t->trace hears of every call; *clock: how this rank's clock is compared with
      * rank 0's. NULL: no longer. Collective. */
     enum error (*watch)(struct mode *m, struct trace_clock *clock);

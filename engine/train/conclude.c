@@ -42,7 +42,7 @@ static enum error summary_gather(struct run *r, struct summary *s) {
     double *v = calloc((size_t)n, sizeof *v);
     if (!v) return FAIL(ERR_MEMORY, "no memory for the summary");
     struct mode_stats stats;
-    r->step->stats(t->mode, &stats);
+    enum error err = r->step->stats(t->mode, &stats);
     if (t->standing.worker == 0) {
         for (int i = 0; i < PHASES; i++) v[i] = clock_seconds(t->phase_ns[i]);
         v[PHASES] = fmax(0, clock_seconds(stats.lane_ns - t->phase_ns[PHASE_COMM]));
@@ -55,7 +55,7 @@ static enum error summary_gather(struct run *r, struct summary *s) {
     mine[9] = (double)stats.stepped_ns, mine[10] = (double)stats.waited_ns;
     mine[11] = (double)r->start.sent, mine[12] = (double)r->start.received;
     mine[13] = (double)r->paused.sent, mine[14] = (double)r->paused.received;
-    enum error err = r->step->sum(t->mode, v, n);
+    if (!err) err = r->step->sum(t->mode, v, n);
     if (!err && t->rank == 0) err = summary_lists(s, ranks, t->job->settings->pool);
     if (!err && t->rank == 0) share_out(s, v + PHASES + 1);
     fill_times(r, s, v);

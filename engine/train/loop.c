@@ -87,29 +87,34 @@ static void step_report(struct run *r, struct step_record *record, const struct 
 
 /* ---- what lies between steps ---- */
 
-struct carried run_carried(const struct run *r) {
+enum error run_carried(const struct run *r, struct carried *out) {
     struct mode_stats s;
-    r->step->stats(r->t->mode, &s);
-    return (struct carried){s.sent, s.received};
+    TRY(r->step->stats(r->t->mode, &s));
+    *out = (struct carried){s.sent, s.received};
+    return ERR_NONE;
 }
 
-static struct pause begin_pause(const struct run *r) {
-    return (struct pause){clock_ns(), run_carried(r)};
+static enum error begin_pause(const struct run *r, struct pause *out) {
+    out->began = clock_ns();
+    return run_carried(r, &out->before);
 }
 
 /* What has been since then is no step's. */
-static int64_t pass_over(struct run *r, const struct pause *p) {
-    struct carried after = run_carried(r);
-    int64_t now = clock_ns();
-    r->paused_ns += now - p->began;
+static enum error pass_over(struct run *r, const struct pause *p, int64_t *now) {
+    struct carried after;
+    TRY(run_carried(r, &after));
+    *now = clock_ns();
+    r->paused_ns += *now - p->began;
     r->paused.sent += after.sent - p->before.sent;
     r->paused.received += after.received - p->before.received;
-    return now;
+    return ERR_NONE;
 }
 
-static void end_pause(struct run *r, enum trace_kind kind, const struct pause *p) {
-    int64_t now = pass_over(r, p);
+static enum error end_pause(struct run *r, enum trace_kind kind, const struct pause *p) {
+    int64_t now;
+    TRY(pass_over(r, p, &now));
     if (r->t->trace) trace_span(r->t->trace, kind, TRACE_COMPUTE, p->began, now);
+    return ERR_NONE;
 }
 
 /* ---- one step, and what the ranks agree on after it ---- */
@@ -134,11 +139,12 @@ static enum error step_learn(struct run *r, int64_t step, const struct step_sums
  * What is saved then has spent the whole time, whichever rank's clock was the first to say so. */
 static enum error end_early(struct run *r) {
     struct trainer *t = r->t;
-    const struct pause pause = begin_pause(r);
+    struct pause pause;
+    TRY(begin_pause(r, &pause));
     const int own = stop_signal();
     double asked[] = {own != 0, own == SIGINT};
     TRY(r->step->sum(t->mode, asked, 2));
-    pass_over(r, &pause);
+    TRY(pass_over(r, &pause, &(int64_t){0}));
     r->stopped = asked[0] > 0;
     r->timed_out = !r->stopped;
     if (r->stopped) stop_with_others(asked[1] < asked[0] ? SIGTERM : SIGINT);
@@ -200,12 +206,13 @@ static void note_best(struct run *r) {
 enum error run_evaluate(struct run *r) {
     struct trainer *t = r->t;
     char text[VAL_TEXT];
-    const struct pause pause = begin_pause(r);
+    struct pause pause;
+    TRY(begin_pause(r, &pause));
     trainer_note(t, "evaluation");
     TRY(r->step->share_buffers(t->mode));
     TRY(trainer_evaluate(t, t->feed.val, &r->val));
     r->has_val = r->val_is_new = true;
-    end_pause(r, TRACE_EVALUATION, &pause);
+    TRY(end_pause(r, TRACE_EVALUATION, &pause));
     if (t->rank > 0) return ERR_NONE;
     metrics_val(r->metrics, t->at.step, &r->val);
     progress_say(r->progress, "step %lld: validation %s", (long long)t->at.step, val_text(&r->val, text));
@@ -223,7 +230,8 @@ static enum error collect_state(struct run *r) {
 
 enum error run_save(struct run *r, bool best) {
     struct trainer *t = r->t;
-    const struct pause pause = begin_pause(r);
+    struct pause pause;
+    TRY(begin_pause(r, &pause));
     trainer_note(t, "saving a checkpoint");
     TRY(r->step->share_buffers(t->mode));
     TRY(trainer_share_average(t));
@@ -232,9 +240,8 @@ enum error run_save(struct run *r, bool best) {
     if (best) note_best(r);
     r->saved = t->at.step;
     if (t->rank == 0) metrics_flush(r->metrics); /* a resume finds all steps up to this one */
-    enum error err = t->rank == 0 ? saver_save(r->saver, best) : ERR_NONE;
-    end_pause(r, TRACE_CHECKPOINT, &pause);
-    return err;
+    if (t->rank == 0) TRY(saver_save(r->saver, best));
+    return end_pause(r, TRACE_CHECKPOINT, &pause);
 }
 
 /* Notes the metric that ends the run and its step, before a checkpoint is saved: a run that continues from it has to end
@@ -386,7 +393,7 @@ static enum error open_outputs(struct run *r) {
 static enum error run_steps_and_end(struct run *r) {
     TRY(open_outputs(r));
     r->started = clock_ns();
-    r->start = run_carried(r);
+    TRY(run_carried(r, &r->start));
     TRY(run_steps(r));
     if (!r->renews) return run_conclude(r);
     *r->t->job->renews = true;

@@ -34,7 +34,7 @@ struct run {
     struct carried start, paused; /* start: before the first step */
 };
 /* loop.c */
-struct carried run_carried(const struct run *r);
+MUST_CHECK enum error run_carried(const struct run *r, struct carried *out);
 MUST_CHECK enum error run_evaluate(struct run *r);
 MUST_CHECK enum error run_save(struct run *r, bool best);
 bool run_is_better(const struct run *r); /* than what has been seen, by checkpoint.best's metric */

@@ -96,6 +96,26 @@ static void state_is_shared_out(void **state) {
     assert_null(strstr(other.err, "slices"));
 }
 
+/* Weights that come beside what follows a step are that step's bytes, though an evaluation follows. */
+static void bytes_are_their_steps(void **state) {
+    (void)state;
+    static const char *const evals[] = {"eval=off", "eval=1st", "eval=2st"};
+    double sent[2] = {0};
+    for (int i = 0; i < 3; i++) {
+        struct pool *pool;
+        assert_ok(pool_create(&pool));
+        run(&other, optimizers[0], true, "ddp", 2, evals[i]);
+        const struct json_value *list = json_get(json_get(program_json(&other, pool), "bytes"), "sent");
+        assert_int_equal(list->count, 2);
+        for (int r = 0; r < 2; r++) {
+            if (i > 0) assert_true(list->children[r].number == sent[r]);
+            sent[r] = list->children[r].number;
+        }
+        assert_true(sent[0] > 0);
+        pool_free(pool);
+    }
+}
+
 /* Half of the run in one place, the rest in another. */
 static const struct place places[] = {
     {"ddp", 4, true, "seed=0"}, {"single", 1, false, "seed=0"},
@@ -140,6 +160,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits),
         cmocka_unit_test(state_is_shared_out),
+        cmocka_unit_test(bytes_are_their_steps),
         cmocka_unit_test(resumes_anywhere),
         cmocka_unit_test(refused),
     };

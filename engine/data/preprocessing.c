@@ -4,9 +4,9 @@
 #include "engine/data/preprocessing.h"
 
 #include "engine/base/log.h"
+#include "engine/base/utf8.h"
 #include "engine/data/columns.h"
 #include "engine/data/picture.h"
-#include "engine/base/utf8.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -10,8 +10,8 @@
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
-#include "engine/data/input.h"
 #include "engine/base/utf8.h"
+#include "engine/data/input.h"
 
 #include <string.h>
 #include <unistd.h>

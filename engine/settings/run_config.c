@@ -144,8 +144,8 @@ static enum error settings_add_name(struct run_settings *s, const char *path) {
 static const char *const of_training[] = {"train",          "optimizer",    "schedule",   "lr_scale", "ema",
                                           "sync_batchnorm", "recompute",    "ddp",        "eval",     "checkpoint",
                                           "comm.compress",  "run.restarts", "run.elastic"};
-static const char *const of_place[] = {"mode", "devices", "threads", "batch", "deterministic", "cuda",
-                                       "dp",   "ps",      "fsdp",    "comm",  "run",           "inject"};
+static const char *const of_place[] = {"mode", "devices", "threads",  "batch", "deterministic", "cuda",  "dp",
+                                       "ps",   "fsdp",    "pipeline", "comm",  "run",           "inject"};
 
 static void settings_drop_unasked(struct node *tree, enum asks asks) {
     for (size_t i = 0; asks && i < sizeof of_training / sizeof *of_training; i++) tree_drop(tree, of_training[i]);

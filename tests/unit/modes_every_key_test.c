@@ -75,6 +75,8 @@ static const struct row {
     {"fsdp.reshard=never", PLACE, {"mode=fsdp"}},
     {"fsdp.unit=64KB", PLACE, {"mode=fsdp"}},
     {"fsdp.overlap=false", PLACE, {"mode=fsdp"}},
+    {"pipeline.stages=2", PLACE, {"mode=pipeline", "devices=cpu:2"}},
+    {"pipeline.schedule=gpipe", PLACE, {"mode=pipeline", "devices=cpu:2"}},
     {"ddp.bucket.first=1KB", PLACE},
     {"ddp.bucket.cap=2MB", PLACE},
     {"ddp.sync.every=2", PLACE},

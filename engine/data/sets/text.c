@@ -3,8 +3,8 @@
  * With 'characters' the vocabulary is the distinct characters of the training file, in the order of
  * their code points; a held-out part is of the same file. The file is read twice: for the
  * vocabulary and the count, then to write each character as its number. */
-#include "engine/data/tokens.h"
 #include "engine/base/utf8.h"
+#include "engine/data/tokens.h"
 
 #include "engine/base/text.h"
 

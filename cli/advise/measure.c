@@ -28,9 +28,11 @@ static enum error measure_config_add(struct advising *g, const char *text) {
     return text ? cli_set(&g->config, text) : ERR_MEMORY;
 }
 
-/* The first key that the advice leaves out: one that is not simulated, or one by which each device learns from its own samples. */
+/* The first key that the advice leaves out: one that is not simulated, or one by which each device
+ * learns from its own samples; and stages, which are not among its ways. */
 static struct unsimulated measure_left_out(const struct run_config *c) {
     struct unsimulated u = measured_unknown(c);
+    if (c->sharing.plan.staged) return (struct unsimulated){"mode", "ddp"};
     if (u.key || !c->sharing.plan.alone) return u;
     return (struct unsimulated){c->sharing.key, c->sharing.share->without};
 }

@@ -3,6 +3,7 @@
 
 #include "engine/train/stop.h"
 #include "lab/predict/port_fit.h"
+#include "lab/predict/staged.h"
 #include "modes/share/share.h"
 
 #include <stdlib.h>
@@ -72,9 +73,17 @@ static int simulate_ways_of(const struct simulate_options *o, const struct run_c
     const struct mode_row *const *modes = mode_kinds(&nmodes);
     for (int m = 0; m < nmodes; m++)
         for (const struct mode_way *way = modes[m]->ways; way->name && o->modes[m]; way++)
-            if (modes[m]->place != PLACE_ALONE && !way->share->plan.staged && simulate_is_asked(o, c, modes[m], way))
+            if (modes[m]->place != PLACE_ALONE && (!way->share->plan.staged || o->named || c->sharing.plan.staged) &&
+                simulate_is_asked(o, c, modes[m], way))
                 simulate_add_way(o, (struct way){modes[m], way, SCHEMES, 0}, out, &n);
     return n;
+}
+
+/* Whether the layers can be cut into stages on so many devices, where that is what the way does. */
+static bool simulate_fits(const struct way *w, const struct step_source *s, int64_t devices) {
+    struct run_config c = s->settings.config;
+    c.devices.count = (int)devices;
+    return !w->of->share->plan.staged || staged_fit(&c, s->step.model) == ERR_NONE;
 }
 
 static enum error simulate_fill_rows(const struct simulate_options *o, const struct step_source *s,
@@ -90,6 +99,7 @@ static enum error simulate_fill_rows(const struct simulate_options *o, const str
                     .devices = o->devices[d], .bucket = o->nbuckets ? o->buckets[b] : 0, .line = b * nways + w};
                 const struct sweep_place p = simulate_sweep_place_of(o, c, row->devices, row->bucket);
                 if (o->all_schemes && !way_suits(&ways[w], &p)) continue;
+                if (o->usual && !simulate_fits(&ways[w], s, row->devices)) continue;
                 TRY(sweep_try(&s->step, &ways[w], &p, &row->answer));
                 simulate_name_way(&ways[w], &row->answer.result, row);
                 ++*n;
@@ -106,8 +116,8 @@ static enum error simulate_options_complete(struct simulate_options *o, const st
         o->outside = emulated ? (struct wire){e->latency, e->bandwidth > 0 ? 1 / e->bandwidth : 0}
                               : (struct wire){20e-6, 1 / 1.25e9};
     if (o->bench) TRY(port_fit_read(o->bench, &o->outside, &o->fit_error));
-    bool given = o->ndevices > 0;
-    for (size_t i = 0; !given && i < sizeof usual / sizeof *usual; i++)
+    o->usual = o->ndevices == 0;
+    for (size_t i = 0; o->usual && i < sizeof usual / sizeof *usual; i++)
         if (!o->strong || usual[i] <= c->batch.size) o->devices[o->ndevices++] = usual[i];
     for (int i = 0; i < o->ndevices && o->strong; i++)
         if (o->devices[i] > c->batch.size)

@@ -13,6 +13,8 @@ struct simulate_options {
     int64_t devices[LIST_MOST], buckets[LIST_MOST];
     int ndevices, nbuckets; /* 0: what the configuration says, of buckets */
     bool modes[MODES];      /* by their place in mode_kinds */
+    bool named;             /* --mode was given */
+    bool usual;             /* devices were not */
     bool all_schemes;
     enum scheme scheme; /* of all-reduces; SCHEMES: auto */
     int server;         /* of the words of --server; SERVERS_ALL; -1: the configuration's */

@@ -41,9 +41,8 @@ static enum error simulate_read_straggler(const char *value, void *out) {
     return right ? ERR_NONE : ERR_USAGE;
 }
 
-/* A mode whose ranks have stages is not simulated. */
 static bool simulate_knows(const struct mode_row *mode) {
-    return mode->place != PLACE_ALONE && !mode->ways->share->plan.staged;
+    return mode->place != PLACE_ALONE;
 }
 
 static enum error simulate_read_modes(const char *list, void *out) {
@@ -52,6 +51,7 @@ static enum error simulate_read_modes(const char *list, void *out) {
     int n, given = 0;
     const struct mode_row *const *modes = mode_kinds(&n);
     memset(o->modes, 0, sizeof o->modes);
+    o->named = true;
     while (list_word(&list, word)) {
         int m = 0;
         while (m < n && (!simulate_knows(modes[m]) || strcmp(word, modes[m]->name) != 0)) m++;
@@ -81,8 +81,9 @@ const struct option simulate_table[] = {
     {"--link", "RATE[,LATENCY]",
      "rate and latency of a host's port, in each direction (default: as the configuration emulates, or 10Gbit,20us)",
      .read = simulate_read_link, .wants = "RATE or RATE,LATENCY, as in 10Gbit,20us"},
-    {"--mode", "LIST", "modes of several devices, such as dp,ddp (default: all)", .read = simulate_read_modes,
-     .choices = "dp|ddp|ps|dp,ddp", .wants = "one or more of dp, ddp and ps, such as dp,ddp"},
+    {"--mode", "LIST", "modes of several devices, such as dp,ddp (default: all; pipeline where it is configured)",
+     .read = simulate_read_modes, .choices = "dp|ddp|ps|dp,ddp",
+     .wants = "one or more of dp, ddp, ps, fsdp and pipeline, such as dp,ddp"},
     {"--algorithm", "NAME", "algorithm of ddp: auto (default), a name of comm.algorithm, or all",
      .read = simulate_read_scheme, .wants = "auto, all, star, ring, tree, halving_doubling, hierarchical or direct"},
     {"--server", "NAME", "server of dp: shared, dedicated, sharded or all (default: as configured)", CONFIG_ENUM,

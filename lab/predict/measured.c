@@ -29,6 +29,17 @@ static void measured_find_ready(const struct model *m, const struct plan *plan, 
     for (int i = 1; i < m->nparams; i++) ready[i] = fmin(1, fmax(ready[i], ready[i - 1]));
 }
 
+void measured_find_work(const struct model *m, const struct plan *plan, double *work) {
+    double all = 0, total = 0;
+    for (int i = 0; i < plan->nsteps; i++) all += op_flops(&plan->steps[i].desc, true);
+    for (int i = 0; i < plan->nsteps; i++) total += measured_weight_of(&plan->steps[i], all, plan->nsteps);
+    for (int k = 0; k < m->nnodes; k++) work[k] = 0;
+    for (int i = 0; i < plan->nsteps && total > 0; i++) {
+        int node = plan->steps[i].node == NODE_LOSS ? m->nnodes - 1 : plan->steps[i].node;
+        work[node] += measured_weight_of(&plan->steps[i], all, plan->nsteps) / total;
+    }
+}
+
 /* ---- what the run says ---------------------------------------------------------------------- */
 
 /* The typical time of a step, of those in metrics.jsonl; if these are too few, what the summary says. */
@@ -65,16 +76,20 @@ enum error measured_read(const struct measured_ask *ask, struct pool *pool, stru
         .batch = c->batch.size,
         .passes = (int64_t)planned_passes(c) * c->devices.count,
         .samples = plan->n,
+        .unit = (double)plan->unit,
         .model = m,
         .activations = (double)(plan->activations + plan->gradients),
         .scratch = (double)plan->scratch,
         .slots = optim_kinds(&(int){0})[c->optimizer.kind.index]->nslots,
     };
     /* Times are means over the ranks: of a server's, over many that do not update. */
-    double updates = (by == UPDATE_BY_ALL ? 1 : (double)r->ranks) / (by == UPDATE_BY_ROOT ? 1 : crowd);
+    double parts = c->sharing.plan.staged ? c->sharing.stages : (double)r->ranks;
+    double updates = (by == UPDATE_BY_ALL ? 1 : parts) / (by == UPDATE_BY_ROOT ? 1 : crowd);
     out->update = r->time_s[PHASE_UPDATE] * each * updates;
     out->ready = pool_alloc(pool, ((size_t)m->nparams + 1) * sizeof *out->ready);
-    if (!out->ready) return ERR_MEMORY;
+    out->by_layer = pool_alloc(pool, (size_t)m->nnodes * sizeof *out->by_layer);
+    if (!out->ready || !out->by_layer) return ERR_MEMORY;
+    measured_find_work(m, plan, out->by_layer);
     measured_find_ready(m, plan, out->ready);
     return ERR_NONE;
 }
@@ -112,6 +127,7 @@ enum error measured_shape(const struct measured_step *m, double share, const str
     out->passes = (int)llround(measured_passes_of(m, share));
     out->update = m->update;
     out->buckets = err == ERR_NONE ? b.count : 0;
+    out->stages.count = 0;
     for (int i = 0, p = 0; i < out->buckets; i++) {
         double ready = 1;
         for (; p < m->model->nparams && m->model->params[p].offset < b.edge[i + 1]; p++) ready = m->ready[p];

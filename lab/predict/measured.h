@@ -16,6 +16,8 @@ struct measured_step {
     int64_t samples;                        /* of one of them */
     /* of the network */
     const struct model *model;
+    double *by_layer;            /* of each layer, its share of computing, estimated from what it computes */
+    double unit;                 /* bytes of an element of an activation */
     double *ready;               /* share of backward that is done when parameter i has its gradient */
     int traced;                  /* steps whose trace gave 'ready'; 0: it is estimated from what each layer computes */
     double activations, scratch; /* bytes of a pass */
@@ -30,6 +32,8 @@ struct measured_ask {
     double quantile;         /* of the times of its steps, which is typical: 0.5, or less if others disturbed it */
 };
 MUST_CHECK enum error measured_read(const struct measured_ask *ask, struct pool *pool, struct measured_step *out);
+/* Of each layer, the share of computing. */
+void measured_find_work(const struct model *m, const struct plan *plan, double *work);
 /* When gradients are ready, as the run has traced it; nothing changes where it has not. */
 void measured_take_trace(struct measured_step *m, const struct step_trace *t);
 /* The step of a batch that is 'times' as large, in as many passes: computing takes that much longer. */

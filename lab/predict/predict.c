@@ -2,6 +2,7 @@
 #include "engine/settings/run_config.h"
 #include "lab/predict/measured.h"
 #include "lab/predict/planned.h"
+#include "lab/predict/staged.h"
 #include "modes/share/share.h"
 
 #include <math.h>
@@ -18,7 +19,6 @@ struct unsimulated measured_unknown(const struct run_config *c) {
         {c->inject.fault.kind != FAULT_NONE, "inject.fault.kind", "none"},
         {c->sharing.compressed, "comm.compress", "none"},
         {c->sharing.plan.alone && c->ddp.sync.state == SYNC_AVERAGE, "ddp.sync.state", "local"},
-        {c->sharing.plan.staged, "mode", "ddp"},
         {c->sync_batchnorm, "sync_batchnorm", "false"},
         {c->sharing.brought, "dp.scatter", "direct"},
         {c->sharing.plan.by_turns, c->sharing.key, c->sharing.share->without},
@@ -81,7 +81,9 @@ enum error measured_predict(const struct measured_step *m, const struct run_conf
     double batches = (double)c->batch.size / (double)m->batch;
     struct measured_step own = predict_step_recut(m, c, batches);
     double share = batches * leaves_longest((int)c->batch.shards, c->devices.count);
-    enum error err = measured_shape(&own, share, &c->sharing.cut, shape);
+    const struct staged_ask stages = {c, m->model, m->by_layer, (int)c->batch.shards};
+    enum error err = p.moves.staged ? staged_shape(&stages, m, batches, &c->sharing.cut, shape)
+                                    : measured_shape(&own, share, &c->sharing.cut, shape);
     if (err == ERR_NONE) err = simulate(shape, &p, out);
     if (err == ERR_NONE) *formula = simulate_formula(shape, &p);
     free(shape);

@@ -37,7 +37,7 @@ static enum error simulate_doubles_alloc(int n, double **out) {
 static enum error replay_open(struct replay *r, const struct step_shape *shape, const struct simulate_plan *plan) {
     struct network_plan net = plan->net;
     *r = (struct replay){.shape = shape, .plan = plan, .workers = plan->net.devices};
-    r->crowd = crowd_of(plan, r->workers);
+    r->crowd = shape->stages.count ? 1 : crowd_of(plan, r->workers); /* stages that wait leave the cores to others */
     r->root = plan->servers ? r->workers : 0;
     net.devices += plan->servers;
     TRY(exchange_open(&net, plan->near, plan->leaves, &r->e));
@@ -89,6 +89,7 @@ static void replay_await_backward(struct replay *r) {
 
 /* Among how many ranks an update is divided. */
 static int simulate_updaters(const struct replay *r) {
+    if (r->shape->stages.count) return r->shape->stages.count;
     if (r->plan->moves.update != UPDATE_BY_OWNERS) return 1;
     return r->plan->owners ? r->plan->owners : r->workers;
 }
@@ -240,6 +241,14 @@ static enum error replay_gathered(struct replay *r) {
     return ERR_NONE;
 }
 
+static enum error replay_staged(struct replay *r) {
+    for (int i = 0; i < r->e.size; i++) r->e.at[i] += r->slow[i] * r->shape->before;
+    const struct pipe_copies copies = {r->plan->scheme, r->plan->leaves};
+    TRY(pipe_replay(&r->e, &r->shape->stages, r->shape->passes, r->slow, &copies));
+    replay_update(r);
+    return ERR_NONE;
+}
+
 /* Steps of ranks that step alone, which are all alike without stragglers. */
 static void simulate_add_steps(struct replay *r, int64_t steps) {
     double each = r->crowd * (r->shape->before + r->shape->backward + r->shape->update);
@@ -249,6 +258,7 @@ static void simulate_add_steps(struct replay *r, int64_t steps) {
 static enum error replay_step(struct replay *r, int64_t step) {
     int64_t every = r->plan->every;
     replay_begin(r, step);
+    if (r->shape->stages.count) return replay_staged(r);
     if (r->e.size == 1) {
         replay_await_backward(r);
         r->e.at[0] += r->shape->update;
@@ -270,13 +280,39 @@ static double simulate_latest(const double *v, int n) {
     return last;
 }
 
+/* Seconds for which the slowest stage computes all micro-batches of a copy; all: for which all stages together do. */
+static double simulate_stages_compute(const struct step_shape *s, bool all) {
+    double most = 0, sum = 0;
+    for (int k = 0; k < s->stages.count; k++) {
+        double own = s->passes * (s->stages.forward[k] + s->stages.backward[k]);
+        sum += own, most = fmax(most, own);
+    }
+    return all ? sum : most;
+}
+
+/* What the cores need for a step of all stages and copies, which they share; 0: each has its own. */
+static double simulate_stages_crowd(const struct step_shape *s, const struct simulate_plan *p) {
+    int devices = p->net.devices, copies = s->stages.count ? devices / s->stages.count : 0;
+    if (!copies || !p->cores || p->cores >= devices) return 0;
+    return (devices * s->before + copies * (simulate_stages_compute(s, true) + s->update)) / p->cores;
+}
+
 /* The time for which the slowest device computes in a step, and then updates. */
 static double simulate_longest_compute(const struct replay *r) {
     const struct step_shape *s = r->shape;
-    double compute = simulate_latest(r->slow, r->workers) * (s->before + s->backward), each = s->update;
+    double own = s->before + s->backward + simulate_stages_compute(s, false);
+    double compute = simulate_latest(r->slow, r->workers) * own, each = s->update;
     enum update_by by = r->plan->moves.update;
     if (by == UPDATE_BY_ROOT) return compute + each;
     return compute + each * r->crowd / simulate_updaters(r);
+}
+
+/* Bytes that all stages of all copies send. */
+static double simulate_stages_bytes(const struct step_shape *s, const struct simulate_plan *p) {
+    int copies = p->net.devices / s->stages.count;
+    double borders = 0, gradients = 0;
+    for (int k = 0; k < s->stages.count; k++) borders += s->stages.border[k], gradients += s->stages.bytes[k];
+    return 2 * borders * s->passes * copies + cost_bytes(&p->moves, 1, 1, copies, 0) * gradients;
 }
 
 /* Where there are cores for each rank's two threads, moving bytes is hidden by the ports; fewer do it in turn with
@@ -285,6 +321,7 @@ static double simulate_moving_of(const struct step_shape *s, const struct simula
     int ranks = p->net.devices + p->servers;
     if (!p->cores || p->cores >= 2 * ranks || ranks == 1) return 0;
     int cores = p->cores < ranks ? p->cores : ranks;
+    if (s->stages.count) return simulate_stages_bytes(s, p) * p->moving / cores;
     return cost_bytes(&p->moves, p->every, s->passes, ranks, p->servers) * simulate_all_bytes(s) * p->moving / cores;
 }
 
@@ -305,7 +342,8 @@ static enum error replay_all(struct replay *r, struct simulated *out) {
         TRY(replay_step(r, i));
         out->compute += simulate_longest_compute(r) * (double)(1 + alike) / count;
     }
-    out->step = simulate_latest(r->e.at, r->e.size) / count + simulate_moving_of(r->shape, r->plan);
+    double each = simulate_latest(r->e.at, r->e.size) / count;
+    out->step = fmax(each, simulate_stages_crowd(r->shape, r->plan)) + simulate_moving_of(r->shape, r->plan);
     out->exposed = fmax(out->step - out->compute, 0);
     out->port = network_busiest(&r->e.net);
     out->port.seconds /= count;
@@ -336,6 +374,15 @@ enum error simulate(const struct step_shape *shape, const struct simulate_plan *
     return err;
 }
 
+/* Where links cost nothing: one micro-batch passes all stages, and the slowest stage computes each of the others. */
+static double simulate_stages_formula(const struct step_shape *s, const struct simulate_plan *p) {
+    int count = s->stages.count;
+    if (p->net.devices > count) return (double)NAN;
+    double slowest = simulate_stages_compute(s, false), first = simulate_stages_compute(s, true) / s->passes;
+    double compute = first + slowest * (s->passes - 1) / s->passes;
+    return fmax(s->before + compute + s->update / count, simulate_stages_crowd(s, p)) + simulate_moving_of(s, p);
+}
+
 double simulate_formula(const struct step_shape *shape, const struct simulate_plan *plan) {
     double ready[SIMULATE_BUCKETS], crowd = crowd_of(plan, plan->net.devices);
     struct ground g = simulate_ground_of(plan);
@@ -353,6 +400,7 @@ double simulate_formula(const struct step_shape *shape, const struct simulate_pl
                           .every = plan->every,
                           .ring_order = plan->ring_order};
     if (plan->net.per_host > 1 || plan->net.per_rack || plan->slow_share > 0) return (double)NAN;
+    if (shape->stages.count) return simulate_stages_formula(shape, plan);
     g.devices += plan->servers;
     g.servers = plan->servers, g.owners = plan->owners;
     for (int b = 0; b < c.buckets; b++) ready[b] = c.backward * shape->ready[b];

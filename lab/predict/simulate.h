@@ -2,6 +2,7 @@
  * network. */
 #pragma once
 #include "lab/predict/network.h"
+#include "lab/predict/pipe.h"
 
 enum { SIMULATE_DEVICES = 4096, SIMULATE_BUCKETS = 4096 };
 
@@ -14,6 +15,8 @@ struct step_shape {  /* of a device that has its cores to itself */
     int buckets;
     double bytes[SIMULATE_BUCKETS]; /* in the order in which they leave */
     double ready[SIMULATE_BUCKETS]; /* share of backward that is then done */
+    struct step_stages stages;      /* where there are some, 'before' is the loading, and passes are micro-batches of
+                                       a copy; backward, forward and buckets are those of the stages */
 };
 
 struct simulate_plan {

@@ -1,6 +1,6 @@
 #include "lab/predict/sweep.h"
 #include "engine/settings/run_config.h"
-#include "lab/predict/held.h"
+#include "lab/predict/staged.h"
 
 #include "modes/share/share.h"
 
@@ -55,6 +55,23 @@ static enum error sweep_way_cut(const struct measured_step *m, const struct simu
     return measured_shape(m, share, &cut, out);
 }
 
+/* What mode pipeline makes of these devices, and the bytes of the stage that holds the most. */
+static enum error sweep_try_staged(const struct measured_step *m, const struct simulate_plan *plan,
+                                   const struct sweep_place *p, struct step_shape *shape, double *memory) {
+    struct run_config c = *p->config;
+    const struct cutting cut = {p->first > p->cap ? p->cap : p->first, p->cap};
+    const struct staged_ask ask = {&c, m->model, m->by_layer, cost_leaves(p->shards, plan->net.devices)};
+    struct staged_held held;
+    double batches = p->strong ? 1 : m->work * plan->net.devices;
+    c.batch.size = llround((double)c.batch.size * batches);
+    c.devices.count = plan->net.devices;
+    TRY(staged_fit(&c, m->model));
+    TRY(staged_shape(&ask, m, batches, &cut, shape));
+    TRY(staged_hold(&ask, &held));
+    *memory = held_all(&held.held) + held.beside;
+    return ERR_NONE;
+}
+
 /* The bytes of the busiest device. If servers are apart, the others have none of the optimizer's state. */
 static double sweep_way_memory(const struct measured_step *m, const struct simulate_plan *plan,
                                const struct step_shape *shape, double share) {
@@ -88,11 +105,13 @@ enum error sweep_try(const struct measured_step *m, const struct way *w, const s
     plan.streams = how.streams && plan.overlap;
     struct step_shape *shape = malloc(sizeof *shape);
     if (!shape) return FAIL(ERR_MEMORY, "cannot allocate a step");
-    enum error err = sweep_way_cut(m, &plan, w, p, &how, share, shape);
+    double memory = 0;
+    enum error err = plan.moves.staged ? sweep_try_staged(m, &plan, p, shape, &memory)
+                                       : sweep_way_cut(m, &plan, w, p, &how, share, shape);
     if (err == ERR_NONE) err = simulate(shape, &plan, &out->result);
     if (err == ERR_NONE) out->formula = simulate_formula(shape, &plan);
     out->buckets = err == ERR_NONE ? shape->buckets : 0;
-    out->memory = err == ERR_NONE ? sweep_way_memory(m, &plan, shape, share) : 0;
+    if (err == ERR_NONE) out->memory = plan.moves.staged ? memory : sweep_way_memory(m, &plan, shape, share);
     free(shape);
     double alone = (m->load + m->forward + m->backward) * (p->strong ? 1 : m->work) + m->update;
     out->speed_up = (p->strong ? 1 : devices) * alone / out->result.step;

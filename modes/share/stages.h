@@ -35,6 +35,9 @@ int64_t relay_waited(const struct relay *r);         /* ns, in steps */
 /* first (count + 1): the first node of each stage, and the number of nodes. Collective: all ranks get rank 0's, with what
  * that goes by in *how. ERR_CONFIG: the model cannot be cut so. */
 MUST_CHECK enum error stages_cut(struct mode *m, int count, int *first, const char **how);
+/* The same for layers that take these times. */
+MUST_CHECK enum error stages_cut_by(const struct run_config *c, const struct model *m, int count, const double *seconds,
+                                    int *first);
 /* Whether the configuration's stages are possible for a model; mode_row.suits. */
 MUST_CHECK enum error stages_suit(const struct run_config *c, const struct model *m);
 /* The number of stages that the configuration asks for on so many devices; 0: it has no such number. */

@@ -165,17 +165,27 @@ static void cut_best(const struct cutter *c, const struct model *m, int *first) 
     for (int s = c->count; s > 0; s--) first[s - 1] = c->from[s * row + first[s]];
 }
 
-static enum error cut_by_time(struct trainer *t, int count, int *first) {
-    const struct model *m = t->model;
+enum error stages_cut_by(const struct run_config *config, const struct model *m, int count, const double *seconds,
+                         int *first) {
     size_t row = (size_t)m->nnodes + 1, table = row * (size_t)(count + 1);
     void *memory;
-    TRY(memory_alloc((row * 2 + table) * sizeof(double) + table * sizeof(int), &memory));
-    double *seconds = memory, *upto = seconds + row, *least = upto + row;
+    first[0] = 0, first[count] = m->nnodes;
+    if (stages_are_named(&config->pipeline)) return cut_as_named(&config->pipeline, m, first);
+    TRY(memory_alloc((row + table) * sizeof(double) + table * sizeof(int), &memory));
+    double *upto = memory, *least = upto + row;
     const struct cutter c = {m->nnodes, count, upto, least, (int *)(void *)(least + table)};
-    enum error err = measure_layers(t, seconds);
     for (int k = 0; k < m->nnodes; k++) upto[k + 1] = upto[k] + seconds[k] + 1e-9; /* no stage without a layer */
-    if (err == ERR_NONE) cut_best(&c, m, first);
+    cut_best(&c, m, first);
     memory_free(memory);
+    return ERR_NONE;
+}
+
+static enum error cut_by_time(struct trainer *t, int count, int *first) {
+    void *seconds;
+    TRY(memory_alloc((size_t)t->model->nnodes * sizeof(double), &seconds));
+    enum error err = measure_layers(t, seconds);
+    if (err == ERR_NONE) err = stages_cut_by(t->config, t->model, count, seconds, first);
+    memory_free(seconds);
     return err;
 }
 

@@ -173,6 +173,32 @@ static void a_bench_tells_the_port(void **state) {
     assert_says(p.err, "no times of an all_reduce");
 }
 
+/* The network has 784, 256 and 10 numbers, and the cut with the least slowest stage lies before its last two: what passes
+ * the port of the first stage are the 256 of each sample. Copies of 2 stages each have half of the micro-batches. */
+static void replays_stages(void **state) {
+    (void)state;
+    program_run(&p, 20, "simulate", run_dir, "--devices", "1,2", "--mode", "pipeline", "--scaling", "strong", "--link",
+                "1Gbit,50us", "--json", NULL);
+    if (p.code != 0) fail_msg("%s", p.err);
+    const struct json_value *root = program_json(&p, pool), *r = rows_of(root, 2);
+    double step = number(&r[1], "step_s"), alone = number(&r[0], "step_s");
+    assert_true(fabs(number(&r[1], "busiest_port_share") * step - 64 * 256 * 4 / 125e6) < 1e-6);
+    assert_true(number(&r[1], "memory_bytes") < number(&r[0], "memory_bytes"));
+    assert_true(step > number(&r[1], "compute_s") && fabs(alone - number(&r[0], "formula_s")) < 1e-9);
+    program_run(&p, 20, "simulate", run_dir, "--devices", "2,4", "--mode", "pipeline", "--scaling", "strong", "--set",
+                "pipeline=2", "--link", "1Gbit,50us", "--json", NULL);
+    if (p.code != 0) fail_msg("%s", p.err);
+    r = rows_of(program_json(&p, pool), 2);
+    assert_true(fabs(number(&r[0], "step_s") - step) < 1e-9);
+    assert_true(number(&r[1], "compute_s") < 0.51 * number(&r[0], "compute_s"));
+    program_run(&p, 20, "simulate", run_dir, "--devices", "3", "--mode", "pipeline", "--set", "pipeline=2", NULL);
+    assert_int_equal(p.code, 78);
+    assert_says(p.err, "3 devices cannot be cut into stages");
+    program_run(&p, 20, "simulate", run_dir, "--devices", "16", "--mode", "pipeline", NULL);
+    assert_int_equal(p.code, 78);
+    assert_says(p.err, "16 stages, but model");
+}
+
 static void says_what_is_wrong(void **state) {
     (void)state;
     static const char *const wrong[][3] = {{"--devices", "0", "--devices is numbers from 1 to 4096"},
@@ -219,6 +245,7 @@ int main(void) {
         cmocka_unit_test(a_trace_tells_more),
         cmocka_unit_test(a_configuration_is_measured_first),
         cmocka_unit_test(a_bench_tells_the_port),
+        cmocka_unit_test(replays_stages),
         cmocka_unit_test(says_what_is_wrong),
     };
     return cmocka_run_group_tests(tests, train_once, forget);

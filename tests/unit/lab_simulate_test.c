@@ -7,6 +7,7 @@
 #include "modes/share/share.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #define assert_near(got, expected, share) assert_true(fabs((got) - (expected)) <= (share)*fabs((double)(expected)))
 
@@ -306,6 +307,93 @@ static void four_thousand_devices(void **state) {
     }
 }
 
+/* ---- stages --------------------------------------------------------------------------------- */
+
+/* Of stages of which each takes 1 s forward and 2 s backward; 40 bytes pass a border. */
+static double pipelined(int devices, int stages, int passes, bool ahead, struct wire wire, enum scheme scheme,
+                        struct simulated *out) {
+    struct step_shape *s = calloc(1, sizeof *s);
+    struct simulate_plan p = plan_of(devices, scheme);
+    assert_non_null(s);
+    p.moves = share_stages.plan, p.net.outside = wire, p.owners = devices;
+    s->passes = passes, s->update = stages * 1e-9;
+    s->stages.count = stages, s->stages.ahead = ahead;
+    for (int i = 0; i < stages; i++) {
+        s->stages.forward[i] = 1, s->stages.backward[i] = 2, s->stages.border[i] = i + 1 < stages ? 40 : 0;
+        s->stages.bytes[i] = 1000, s->stages.messages[i] = 2;
+    }
+    assert_int_equal(simulate(s, &p, out), ERR_NONE);
+    double formula = simulate_formula(s, &p);
+    free(s);
+    return formula;
+}
+
+/* Equal stages on links that cost nothing: each waits for p - 1 of m + p - 1 micro-batches, by both schedules. */
+static void the_bubble_is_as_long_as_its_formula(void **state) {
+    (void)state;
+    for (int stages = 1; stages <= 8; stages++)
+        for (int passes = 1; passes <= 32; passes *= 2)
+            for (int ahead = 0; ahead < 2; ahead++) {
+                struct simulated s;
+                double ideal = passes * 3.0,
+                       formula = pipelined(stages, stages, passes, ahead, (struct wire){0, 0}, SCHEMES, &s);
+                assert_near(s.step, ideal * (passes + stages - 1) / passes, 1e-8);
+                assert_near(s.exposed / s.step, stages > 1 ? sharing_bubble(stages, passes) : 1e-9,
+                            1e-6 + (stages == 1));
+                assert_near(formula, s.step, 1e-8);
+            }
+}
+
+/* Two stages, two micro-batches, 0.5 s on the way, of which 0.4 s in the port:
+ *
+ *   1f1b   stage 0  F0 0-1, F1 1-2, B0 5-7, B1 8-10       gpipe  stage 0  F0 0-1, F1 1-2, B0 6-8, B1 8-10
+ *          stage 1  F0 1.5-2.5, B0 -4.5, F1 -5.5, B1 -7.5         stage 1  F0 1.5-2.5, F1 -3.5, B0 -5.5, B1 -7.5 */
+static void borders_cost_what_is_counted_by_hand(void **state) {
+    const struct wire wire = {0.1, 0.01};
+    (void)state;
+    for (int ahead = 0; ahead < 2; ahead++) {
+        struct simulated s;
+        pipelined(2, 2, 2, ahead, wire, SCHEMES, &s);
+        assert_near(s.step, 10, 1e-8);
+        assert_near(s.port.seconds, 2 * 0.4, 1e-9);
+        assert_near(s.compute, 6, 1e-8);
+    }
+}
+
+/* Stage 0 ends last, and its two copies add 1,000 bytes in two messages. Each port passes the borders, too. */
+static void copies_add_their_gradients_at_the_end(void **state) {
+    const struct wire wire = {0.1, 0.01};
+    const struct ground g = {2, 2, wire, false, 0};
+    struct simulated s;
+    (void)state;
+    double formula = pipelined(4, 2, 2, false, wire, SCHEME_ring, &s);
+    assert_near(s.step, 10 + 2 * cost_share(SCHEME_ring, &g, 500), 1e-6);
+    assert_near(s.port.seconds, 2 * 0.4 + 1000 * wire.beta, 1e-9);
+    assert_true(isnan(formula));
+}
+
+/* The slower stage computes all the time but while the first micro-batch comes, and the last gradient goes. With one
+ * core both compute by turns. */
+static void the_slowest_stage_decides(void **state) {
+    struct step_shape *s = calloc(1, sizeof *s);
+    struct simulate_plan p = plan_of(2, SCHEMES);
+    struct simulated got;
+    (void)state;
+    assert_non_null(s);
+    p.moves = share_stages.plan, p.net.outside = (struct wire){0, 0};
+    s->passes = 4;
+    s->stages = (struct step_stages){.count = 2, .forward = {1, 2}, .backward = {2, 4}};
+    assert_int_equal(simulate(s, &p, &got), ERR_NONE);
+    assert_near(got.step, 1 + 4 * 6 + 2, 1e-9);
+    assert_near(simulate_formula(s, &p), got.step, 1e-9);
+    p.cores = 1;
+    assert_int_equal(simulate(s, &p, &got), ERR_NONE);
+    assert_near(got.step, 4 * 9, 1e-9);
+    p.net.devices = 4, p.net.per_host = 2, p.cores = 0; /* copies that share ports */
+    assert_int_equal(simulate(s, &p, &got), ERR_CONFIG);
+    free(s);
+}
+
 static void refuses_what_cannot_be(void **state) {
     (void)state;
     struct simulated s;
@@ -333,6 +421,10 @@ int main(void) {
         cmocka_unit_test(overlap_hides_and_stragglers_show),
         cmocka_unit_test(steps_alone_are_added_at_once),
         cmocka_unit_test(four_thousand_devices),
+        cmocka_unit_test(the_bubble_is_as_long_as_its_formula),
+        cmocka_unit_test(borders_cost_what_is_counted_by_hand),
+        cmocka_unit_test(copies_add_their_gradients_at_the_end),
+        cmocka_unit_test(the_slowest_stage_decides),
         cmocka_unit_test(refuses_what_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,7 +30,11 @@
 
 static void pipeline_fill(const struct run_config *c, struct sharing *s) {
     s->stages = stages_count(&c->pipeline, c->devices.count);
-    s->ahead = c->pipeline.schedule == PIPELINE_GPIPE;
+}
+
+static void gpipe_fill(const struct run_config *c, struct sharing *s) {
+    pipeline_fill(c, s);
+    s->ahead = true;
 }
 
 static bool goes_forward_first(const struct run_config *c) {
@@ -44,7 +48,7 @@ static const struct mode_way pipeline_ways[] = {
      .unset = "pipeline.schedule=1f1b",
      .asked = goes_forward_first,
      .share = &share_stages,
-     .fill = pipeline_fill},
+     .fill = gpipe_fill},
     {.name = "1f1b", .words = "1f1b", .asked = mode_way_is_left, .share = &share_stages, .fill = pipeline_fill},
     {0}};
 

@@ -1,10 +1,12 @@
-/* engine model summary --devices N: what a device has to hold in each way of sharing, from the plan that runs. Ways whose
- * devices have layers of their own are left out. */
+/* engine model summary --devices N: what a device has to hold in each way of sharing, from the plan that runs. Where devices
+ * have layers of their own, that is the stage that holds most. */
 #include "cli/use/model.h"
 
 #include "engine/base/json.h"
+#include "engine/base/memory.h"
 #include "engine/base/text.h"
 #include "lab/predict/held.h"
+#include "lab/predict/staged.h"
 #include "lab/predict/sweep.h"
 #include "modes/bucket.h"
 #include "modes/share/share.h"
@@ -47,9 +49,27 @@ static enum error memory_find(const struct model_view *v, const struct mode_row 
     return ERR_NONE;
 }
 
+/* Of the stage that holds most, where layers are cut by their operations. */
+static enum error memory_find_staged(const struct model_view *v, const struct mode_row *mode,
+                                     const struct mode_way *way, struct staged_held *out) {
+    const struct model *m = v->network.model;
+    struct run_config c = v->settings.config;
+    int leaves = cost_leaves((int)c.batch.shards, c.devices.count);
+    void *work;
+    TRY(staged_fit(&c, m));
+    if (!v->whole) c.batch.size = v->data.samples * leaves * c.batch.accumulate;
+    c.sharing.ahead = way_sharing(&(struct way){mode, way, SCHEMES, 0}, &c).ahead;
+    TRY(memory_alloc(((size_t)m->nnodes + 1) * sizeof(double), &work));
+    measured_find_work(m, v->network.plan, work);
+    const struct staged_ask ask = {&c, m, work, leaves};
+    enum error err = staged_hold(&ask, out);
+    memory_free(work);
+    return err;
+}
+
 static void memory_print_row(const char *mode, const char *way, const struct held *h, double beside) {
     const double column[] = {h->weights, h->gathered, h->gradients, h->leaving, h->state, beside, held_all(h) + beside};
-    printf("%-6s  %-22s", mode, *way ? way : "all-reduce");
+    printf("%-8s  %-22s", mode, *way ? way : "all-reduce");
     for (size_t i = 0; i < sizeof column / sizeof *column; i++) {
         char text[32];
         printf("  %10s", column[i] > 0 ? text_of_bytes(column[i], text) : "-");
@@ -64,34 +84,41 @@ static void memory_put_row(struct json *j, const char *mode, const char *way, co
         JSON_REAL("optimizer", h->state), JSON_REAL("activations", beside), JSON_REAL("all", held_all(h) + beside));
 }
 
-enum error model_memory(const struct model_view *v, struct json *j) {
+/* Whether a way has a row: of the modes that were asked for, and of all modes where the layers can be cut so. */
+static bool memory_has_row(const struct model_view *v, const struct mode_row *mode, const struct mode_way *way) {
+    struct run_config c = v->settings.config;
+    if (v->mode) return !strcmp(v->mode, mode->name);
+    return !way->share->plan.staged || staged_fit(&c, v->network.model) == ERR_NONE;
+}
+
+static enum error memory_row(const struct model_view *v, const struct mode_row *mode, const struct mode_way *way,
+                             struct json *j) {
     const struct plan *p = v->network.plan;
-    double beside = (double)(p->activations + p->gradients) + (double)p->scratch;
+    struct staged_held h = {.beside = (double)(p->activations + p->gradients) + (double)p->scratch};
+    if (way->share->plan.staged)
+        TRY(memory_find_staged(v, mode, way, &h));
+    else
+        TRY(memory_find(v, mode, way, &h.held));
+    if (j)
+        memory_put_row(j, mode->name, way->name, &h.held, h.beside);
+    else
+        memory_print_row(mode->name, way->name, &h.held, h.beside);
+    return ERR_NONE;
+}
+
+enum error model_memory(const struct model_view *v, struct json *j) {
     int n;
     const struct mode_row *const *modes = mode_kinds(&n);
-    for (int m = 0; m < n && v->mode; m++)
-        if (!strcmp(v->mode, modes[m]->name) && modes[m]->ways->share->plan.staged)
-            return FAIL(ERR_USAGE,
-                        "--mode %s: what a stage holds depends on where the layers are cut\n"
-                        "a run's summary has the memory of each of its ranks",
-                        v->mode);
     if (j)
         json_open(j, "memory", '[');
     else
         printf(
-            "\nmemory of a device, of %d that share a step:\n%-6s  %-22s  %10s  %10s  %10s  %10s  %10s  %10s  %10s\n",
+            "\nmemory of a device, of %d that share a step:\n%-8s  %-22s  %10s  %10s  %10s  %10s  %10s  %10s  %10s\n",
             v->settings.config.devices.count, "mode", "way", "weights", "gathered", "gradients", "leaving", "optimizer",
             "activ.", "all");
     for (int m = 0; m < n; m++)
-        for (const struct mode_way *way = modes[m]->ways; way->name; way++) {
-            struct held h;
-            if (way->share->plan.staged || (v->mode && strcmp(v->mode, modes[m]->name) != 0)) continue;
-            TRY(memory_find(v, modes[m], way, &h));
-            if (j)
-                memory_put_row(j, modes[m]->name, way->name, &h, beside);
-            else
-                memory_print_row(modes[m]->name, way->name, &h, beside);
-        }
+        for (const struct mode_way *way = modes[m]->ways; way->name; way++)
+            if (memory_has_row(v, modes[m], way)) TRY(memory_row(v, modes[m], way, j));
     if (j) json_close(j, ']');
     return ERR_NONE;
 }

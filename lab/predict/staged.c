@@ -19,7 +19,6 @@ enum error staged_fit(struct run_config *c, const struct model *m) {
                     "that of the devices",
                     devices);
     c->sharing.stages = stages;
-    c->sharing.ahead = c->pipeline.schedule == PIPELINE_GPIPE;
     return stages_suit(c, m);
 }
 

@@ -5,7 +5,7 @@
 #include "lab/predict/measured.h"
 
 /* Whether the devices of the configuration can share the layers as it asks for; ERR_CONFIG says why not. Fills in the
- * sharing of *c that depends on the number of devices. */
+ * number of stages. */
 MUST_CHECK enum error staged_fit(struct run_config *c, const struct model *m);
 
 struct staged_ask {

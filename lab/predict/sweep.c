@@ -57,7 +57,8 @@ static enum error sweep_way_cut(const struct measured_step *m, const struct simu
 
 /* What mode pipeline makes of these devices, and the bytes of the stage that holds the most. */
 static enum error sweep_try_staged(const struct measured_step *m, const struct simulate_plan *plan,
-                                   const struct sweep_place *p, struct step_shape *shape, double *memory) {
+                                   const struct sweep_place *p, const struct sharing *how, struct step_shape *shape,
+                                   double *memory) {
     struct run_config c = *p->config;
     const struct cutting cut = {p->first > p->cap ? p->cap : p->first, p->cap};
     const struct staged_ask ask = {&c, m->model, m->by_layer, cost_leaves(p->shards, plan->net.devices)};
@@ -65,6 +66,7 @@ static enum error sweep_try_staged(const struct measured_step *m, const struct s
     double batches = p->strong ? 1 : m->work * plan->net.devices;
     c.batch.size = llround((double)c.batch.size * batches);
     c.devices.count = plan->net.devices;
+    c.sharing.ahead = how->ahead;
     TRY(staged_fit(&c, m->model));
     TRY(staged_shape(&ask, m, batches, &cut, shape));
     TRY(staged_hold(&ask, &held));
@@ -106,7 +108,7 @@ enum error sweep_try(const struct measured_step *m, const struct way *w, const s
     struct step_shape *shape = malloc(sizeof *shape);
     if (!shape) return FAIL(ERR_MEMORY, "cannot allocate a step");
     double memory = 0;
-    enum error err = plan.moves.staged ? sweep_try_staged(m, &plan, p, shape, &memory)
+    enum error err = plan.moves.staged ? sweep_try_staged(m, &plan, p, &how, shape, &memory)
                                        : sweep_way_cut(m, &plan, w, p, &how, share, shape);
     if (err == ERR_NONE) err = simulate(shape, &plan, &out->result);
     if (err == ERR_NONE) out->formula = simulate_formula(shape, &plan);

@@ -156,6 +156,48 @@ static void summary_of_a_configuration(void **state) {
     assert_true(program_number(&p, "bytes.optimizer") == 2 * program_number(&p, "bytes.weights"));
 }
 
+static double memory_of(const struct json_value *row, const char *key) {
+    const struct json_value *v = json_get(row, key);
+    assert_non_null(v);
+    return v->number;
+}
+
+/* The first of two stages has 784 x 256 + 256 weights, as many momenta, and the sums of 8, 4, 2 and 1 micro-batches, of 8
+ * samples each; of the 256 outputs of each sample it keeps two micro-batches where backward comes as soon as it can, and
+ * all 8 where it comes last. */
+static void a_stage_holds_its_layers(void **state) {
+    const double weights = 4 * (784 * 256 + 256), outputs = 4 * 8 * 256;
+    struct pool *pool;
+    (void)state;
+    const char *path = scratch_path("stages.yaml");
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("data: digits\nmodel: {zoo: mlp, hidden: [256]}\nbatch: {size: 64, shards: 8}\nmode: ddp\ndevices: cpu:2\n"
+          "optimizer: sgd\n",
+          f);
+    fclose(f);
+    assert_int_equal(pool_create(&pool), ERR_NONE);
+    program_run(&p, 20, "model", "summary", path, "--devices", "2", "--mode", "pipeline", "--json", NULL);
+    if (p.code != 0) fail_msg("%s", p.err);
+    const struct json_value *rows = json_get(program_json(&p, pool), "memory");
+    assert_true(rows && rows->count == 2);
+    for (int i = 0; i < 2; i++) {
+        const struct json_value *row = &rows->children[i];
+        assert_string_equal(json_get(row, "way")->text, i ? "1f1b" : "gpipe");
+        assert_true(memory_of(row, "weights") == weights && memory_of(row, "optimizer") == weights);
+        assert_true(memory_of(row, "gradients") == 4 * weights);
+        assert_true(memory_of(row, "all") == 6 * weights + memory_of(row, "activations"));
+    }
+    assert_true(memory_of(&rows->children[0], "activations") - memory_of(&rows->children[1], "activations") ==
+                6 * outputs);
+    pool_free(pool);
+    program_run(&p, 20, "model", "summary", path, "--devices", "8", "--mode", "pipeline", NULL);
+    assert_int_equal(p.code, 78);
+    assert_says(p.err, "8 stages, but model 'mlp' can be cut into 3 at most");
+    program_run(&p, 20, "model", "summary", path, "--devices", "8", NULL);
+    assert_true(p.code == 0 && !strstr(p.out, "1f1b"));
+}
+
 static void mistakes(void **state) {
     (void)state;
     program_run(&p, 10, "model", NULL);
@@ -258,6 +300,7 @@ int main(void) {
         cmocka_unit_test(a_step_is_priced),
         cmocka_unit_test(summary_counts),
         cmocka_unit_test(summary_of_a_configuration),
+        cmocka_unit_test(a_stage_holds_its_layers),
         cmocka_unit_test(mistakes),
         cmocka_unit_test(init_begins_with_the_weights_of_a_run),
         cmocka_unit_test(a_new_head_is_left_as_it_begins),

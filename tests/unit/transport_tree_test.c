@@ -34,7 +34,9 @@ static int lost_rank(int rank, const char *what) {
     if (group_open(&gp, &g) != ERR_NONE || group_barrier(g) != ERR_NONE) return 1;
     nap(0.3);
     raise(strcmp(what, "die") ? SIGSTOP : SIGKILL);
-    return 2;
+    enum error err = group_barrier(g); /* somebody has let it go on */
+    group_close(g);
+    return err == ERR_PEER ? 0 : 2;
 }
 
 static pid_t spawn_lost(int rank, const char *what, struct seat_of *seats) {
@@ -108,6 +110,46 @@ static void an_inner_rank_that_dies_is_named_on_both_sides(void **state) {
 static void an_inner_rank_that_stops_is_named_on_both_sides(void **state) {
     (void)state;
     lose(1, "stop", "is silent for 3 s: stopped, or starved by others");
+}
+
+/* ---- news that takes its time ---- */
+
+static void abort_far_away(struct rank *r) {
+    float buf[8];
+    check_ok(group_barrier(r->group));
+    if (r->index == 3) {
+        nap(0.6);
+        group_abort(r->group, "its picture 7 is damaged");
+    }
+    rank_result(r, group_recv(r->group, GROUP_INLINE, buf, 8, DTYPE_F32, r->index < 5 ? r->index + 2 : r->index - 2));
+}
+
+/* Rank 0 is stopped when rank 3 fails, and for two seconds longer. Meanwhile those behind it see how the streams to ranks end
+ * that have heard of it; none of these is named. */
+static void streams_that_break_off_wait_for_news_that_takes_its_time(void **state) {
+    struct ranks p = tree;
+    struct rank r[WORLD] = {0};
+    pthread_t id[WORLD];
+    int status;
+    (void)state;
+    p.fn = abort_far_away;
+    p.heartbeat = 3;
+    ranks_meet(&p);
+    port_close(p.port[0]);
+    p.port[0] = NULL;
+    pid_t pid = spawn_lost(0, "stop", p.seat);
+    for (int i = 1; i < WORLD; i++) {
+        r[i] = (struct rank){.of = &p, .index = i};
+        assert_int_equal(pthread_create(&id[i], NULL, rank_thread, &r[i]), 0);
+    }
+    assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+    nap(3);
+    kill(pid, SIGCONT);
+    for (int i = 1; i < WORLD; i++) pthread_join(id[i], NULL);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    ranks_part(&p);
+    for (int i = 1; i < WORLD; i++) assert_string_equal(r[i].message, "rank 3: its picture 7 is damaged");
 }
 
 /* ---- an inner rank that leaves ---- */
@@ -229,6 +271,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_inner_rank_that_dies_is_named_on_both_sides),
         cmocka_unit_test(an_inner_rank_that_stops_is_named_on_both_sides),
+        cmocka_unit_test(streams_that_break_off_wait_for_news_that_takes_its_time),
         cmocka_unit_test(ranks_behind_one_that_has_left_hear_of_a_failure),
         cmocka_unit_test(leaves_pass_ranks_that_have_left),
         cmocka_unit_test(one_that_never_joins_is_named_by_all),

@@ -21,8 +21,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { PATIENCE = 3 };
-
 /* ---- the streams (with the mutex) ---- */
 
 /* Reads all that has come before an end is believed: the end of a stream does not overtake the reason. */
@@ -100,7 +98,7 @@ static void control_judge_silence(struct tcp *t, int64_t now) {
         snprintf(how, sizeof how, "is silent for %.3g s: %s", most,
                  answers ? "stopped, or starved by others" : "its host is down, or its network is cut");
         tree_gone(t, p);
-        health_lost(t, p->rank, true, how);
+        health_lost(t, p->rank, ENDED, how);
     }
 }
 

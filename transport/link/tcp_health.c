@@ -7,13 +7,14 @@
  *
  * One verdict. Ranks may find different faults at the same time, and all must report one. Whoever finds a fault, or
  * first hears of one, tells its neighbours that verdict at once, and from then on finds none by itself. A fault wins
- * over the end of a rank, which the fault may have caused; among equals the lowest rank's wins. A rank that has heard
- * from all neighbours but one what is the best verdict behind them concludes: it tells that one the best of these and its
- * own; and who has heard so from all has the best of all ranks, and is settled. In a tree this ends after one message in
+ * over the end of a rank, which the fault may have caused, and that over a stream of messages that broke off, as
+ * those of all who have heard the news do; among equals the lowest rank's wins. A rank that has heard from all
+ * neighbours but one what is the best verdict behind them concludes: it tells that one the best of these and its own;
+ * and who has heard so from all has the best of all ranks, and is settled. In a tree this ends after one message in
  * each direction of each edge: leaves conclude first, two ranks in the middle are settled first, and the rest as they
- * hear it. That takes milliseconds, but a second after the last such message when one of them is dumb and not yet known
- * to be. A lost rank cuts the tree: its neighbours mend it in that time (tcp_tree.c), and count as one that has not
- * concluded whoever is to come.
+ * hear it. That takes milliseconds, but a second after the last such message when one of them is dumb and not yet
+ * known to be. A lost rank cuts the tree: its neighbours mend it in that time (tcp_tree.c), and count as one that has
+ * not concluded whoever is to come.
  *
  * A rank that finds a damaged message stops believing it, but still tells its sender the verdict and hears whether it
  * has arrived. */
@@ -130,9 +131,9 @@ static void verdict_take(struct tcp *t, const struct tcp_verdict *v) {
     pthread_cond_broadcast(&t->changed);
 }
 
-void health_judge(struct tcp *t, enum error err, bool end, const char *reason) {
+void health_judge(struct tcp *t, enum error err, enum cause cause, const char *reason) {
     if (t->judging != FINE || t->closing) return;
-    struct tcp_verdict v = {.error = (int32_t)err, .origin = t->link.params.rank, .end = end};
+    struct tcp_verdict v = {.error = (int32_t)err, .origin = t->link.params.rank, .cause = cause};
     memcpy(v.reason, reason, strnlen(reason, sizeof v.reason - 1));
     verdict_take(t, &v);
 }
@@ -150,7 +151,7 @@ enum error tcp_fail(struct link *l, enum error err, const char *reason) {
     struct tcp *t = tcp_of(l);
     assert(err != ERR_NONE);
     pthread_mutex_lock(&t->mutex);
-    health_judge(t, err, err == ERR_TIMEOUT, reason);
+    health_judge(t, err, err == ERR_TIMEOUT ? ENDED : FAULTY, reason);
     pthread_mutex_unlock(&t->mutex);
     return tcp_failure(l);
 }
@@ -162,19 +163,19 @@ static const char *lane_waits_for(const struct tcp *t, int rank) {
     return NULL;
 }
 
-void health_lost(struct tcp *t, int rank, bool end, const char *how) {
+void health_lost(struct tcp *t, int rank, enum cause cause, const char *how) {
     const struct link_params *p = &t->link.params;
     char name[NAME_MAX_BYTES], reason[REASON_MAX];
     struct sighting seen = tree_seen(t, rank);
     tcp_name(p, rank, name);
     words_lost(reason, name, how, &seen, link_rank_name(p, p->rank), lane_waits_for(t, rank));
-    health_judge(t, ERR_PEER, end, reason);
+    health_judge(t, ERR_PEER, cause, reason);
 }
 
 /* ---- hearing (with the mutex) ---- */
 
 static bool verdict_wins(const struct tcp_verdict *v, const struct tcp_verdict *over) {
-    return !v->end != !over->end ? !v->end : v->origin < over->origin;
+    return v->cause != over->cause ? v->cause < over->cause : v->origin < over->origin;
 }
 
 static void verdict_hear(struct tcp *t, struct tcp_near *p) {
@@ -239,7 +240,7 @@ static void report_hear(struct tcp *t, struct tcp_near *p) {
 
 void health_hear(struct tcp *t, struct tcp_near *p) {
     if (!seal_holds(&p->line->in, &p->in, offsetof(struct tcp_frame, seal), p->in.seal))
-        health_lost(t, p->rank, false, "sent a message that was changed on the way (link tcp, control)");
+        health_lost(t, p->rank, FAULTY, "sent a message that was changed on the way (link tcp, control)");
     else if (p->in.kind == FRAME_FAIL)
         verdict_hear(t, p);
     else if (p->in.kind == FRAME_LEAVE)
@@ -247,7 +248,7 @@ void health_hear(struct tcp *t, struct tcp_near *p) {
     else if (p->in.kind == FRAME_STATE || p->in.kind == FRAME_ASK)
         report_hear(t, p);
     else
-        health_lost(t, p->rank, false, "sent something unknown");
+        health_lost(t, p->rank, FAULTY, "sent something unknown");
 }
 
 /* ---- leaving ---- */

@@ -79,9 +79,11 @@ struct tcp_report {
     struct sighting seen; /* of the sender */
     struct tcp_span lane[LANES];
 };
+/* Each may be what those before it have caused: a fault; a peer has ended or does not come; a stream broke off. */
+enum cause { FAULTY, ENDED, BROKEN_OFF };
 struct tcp_verdict {
     int32_t error, origin; /* enum error; the rank that found it */
-    uint32_t end; /* a peer has ended or does not come, which a fault that another rank found may have caused */
+    uint32_t cause;        /* enum cause */
     char reason[REASON_MAX];
 };
 enum { LEAVERS = 128 };
@@ -324,10 +326,10 @@ void health_ask(struct tcp *t, const struct tcp_near *but); /* all neighbours bu
 bool health_frame(struct tcp *t, struct tcp_near *p);
 /* Understands p->in. */
 void health_hear(struct tcp *t, struct tcp_near *p);
-/* A rank is lost: "has died". end: see tcp_verdict. */
-void health_lost(struct tcp *t, int rank, bool end, const char *how);
-/* A verdict of this rank's own: none is made any more once there is one. end: see tcp_verdict. */
-void health_judge(struct tcp *t, enum error err, bool end, const char *reason);
+/* A rank is lost: "has died". */
+void health_lost(struct tcp *t, int rank, enum cause cause, const char *how);
+/* A verdict of this rank's own: none is made any more once there is one. */
+void health_judge(struct tcp *t, enum error err, enum cause cause, const char *reason);
 /* Settles on the verdict when all neighbours have sent theirs. */
 void health_settle(struct tcp *t);
 /* Tells all ranks that this one leaves, passes on what it hears for a moment, and stops the control thread. Without the
@@ -339,6 +341,8 @@ double health_period(const struct tcp *t);
 struct timespec tcp_until(double seconds);
 
 /* ---- tcp_control.c ---- */
+/* After so many heartbeats a rank that is stopped counts as lost: whoever is lost has been found. */
+enum { PATIENCE = 3 };
 MUST_CHECK enum error control_open(struct tcp *t);
 void control_close(struct tcp *t);
 /* The thread has a turn when something happens on that descriptor, and when it is woken. */

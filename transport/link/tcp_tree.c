@@ -177,7 +177,7 @@ void tree_ended(struct tcp *t, struct tcp_near *p) {
         return;
     }
     tree_gone(t, p);
-    if (!t->closing && !t->peers[p->rank].left) health_lost(t, p->rank, true, "has died");
+    if (!t->closing && !t->peers[p->rank].left) health_lost(t, p->rank, ENDED, "has died");
 }
 
 /* While it dials, the rank is silent: not for so long that its neighbours would judge it. */
@@ -213,7 +213,7 @@ static void tree_on_stream(void *user, const struct hello *h, const struct strea
                    p->size);
     pthread_mutex_lock(&t->mutex);
     if (err) {
-        health_judge(t, err, false, error_words(words, sizeof words));
+        health_judge(t, err, FAULTY, error_words(words, sizeof words));
     } else if (h->kind == CONTROL) {
         near_came(t, from, line);
     } else {

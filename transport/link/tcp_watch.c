@@ -127,8 +127,9 @@ enum error tcp_watch(struct tcp *t, int lane) {
 
 enum error tcp_broken(struct tcp *t, int lane, int peer) {
     const struct tcp_peer *p = &t->peers[peer];
-    double half = t->link.params.heartbeat / 2; /* on a starved machine the news takes its time through the tree */
-    struct timespec until = tcp_until(half > reason_least ? half : reason_least);
+    double found = PATIENCE * t->link.params.heartbeat, timeout = t->link.params.timeout;
+    double most = found < timeout ? found : timeout; /* control has found by then whoever is lost */
+    struct timespec until = tcp_until(most > reason_least ? most : reason_least);
     char doing[DESCRIBED_MAX];
     tcp_describe(t, lane, doing);
     pthread_mutex_lock(&t->mutex);
@@ -136,7 +137,7 @@ enum error tcp_broken(struct tcp *t, int lane, int peer) {
     }
     strcpy(t->lane[lane].waits, doing);
     t->lane[lane].awaited = peer;
-    if (t->judging == FINE) health_lost(t, peer, true, p->left ? "has left" : "cannot be reached any more");
+    if (t->judging == FINE) health_lost(t, peer, BROKEN_OFF, p->left ? "has left" : "cannot be reached any more");
     pthread_mutex_unlock(&t->mutex);
     return tcp_failure(&t->link);
 }

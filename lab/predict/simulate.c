@@ -1,5 +1,6 @@
 #include "lab/predict/simulate.h"
 
+#include "engine/base/header.h"
 #include "engine/base/memory.h"
 #include "engine/base/rng.h"
 #include "lab/predict/exchange.h"
@@ -241,10 +242,13 @@ static enum error replay_gathered(struct replay *r) {
     return ERR_NONE;
 }
 
+/* The sums of a step ride with no gradients here: before the update ranks tell each other theirs (share/stages.c). */
 static enum error replay_staged(struct replay *r) {
+    const double sums = HEADER_FLOATS * sizeof(double);
     for (int i = 0; i < r->e.size; i++) r->e.at[i] += r->slow[i] * r->shape->before;
     const struct pipe_copies copies = {r->plan->scheme, r->plan->leaves};
     TRY(pipe_replay(&r->e, &r->shape->stages, r->shape->passes, r->slow, &copies));
+    if (r->e.size > 1) TRY(exchange_all_reduce(&r->e, simulate_scheme_of(r->plan, sums), sums));
     replay_update(r);
     return ERR_NONE;
 }

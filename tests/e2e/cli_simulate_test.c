@@ -174,7 +174,7 @@ static void a_bench_tells_the_port(void **state) {
 }
 
 /* The network has 784, 256 and 10 numbers, and the cut with the least slowest stage lies before its last two: what passes
- * the port of the first stage are the 256 of each sample. Copies of 2 stages each have half of the micro-batches. */
+ * the port of the first stage are the 256 of each sample, and a few sums. Copies of 2 stages each have half of the micro-batches. */
 static void replays_stages(void **state) {
     (void)state;
     program_run(&p, 20, "simulate", run_dir, "--devices", "1,2", "--mode", "pipeline", "--scaling", "strong", "--link",
@@ -182,7 +182,7 @@ static void replays_stages(void **state) {
     if (p.code != 0) fail_msg("%s", p.err);
     const struct json_value *root = program_json(&p, pool), *r = rows_of(root, 2);
     double step = number(&r[1], "step_s"), alone = number(&r[0], "step_s");
-    assert_true(fabs(number(&r[1], "busiest_port_share") * step - 64 * 256 * 4 / 125e6) < 1e-6);
+    assert_true(fabs(number(&r[1], "busiest_port_share") * step - 64 * 256 * 4 / 125e6) < 2e-6);
     assert_true(number(&r[1], "memory_bytes") < number(&r[0], "memory_bytes"));
     assert_true(step > number(&r[1], "compute_s") && fabs(alone - number(&r[0], "formula_s")) < 1e-9);
     program_run(&p, 20, "simulate", run_dir, "--devices", "2,4", "--mode", "pipeline", "--scaling", "strong", "--set",

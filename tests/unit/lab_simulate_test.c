@@ -2,6 +2,7 @@
  * it makes of them. */
 #include "tests/harness/harness.h"
 
+#include "engine/base/header.h"
 #include "lab/predict/exchange.h"
 #include "lab/predict/simulate.h"
 #include "modes/share/share.h"
@@ -309,6 +310,8 @@ static void four_thousand_devices(void **state) {
 
 /* ---- stages --------------------------------------------------------------------------------- */
 
+static const double sums = 8 * HEADER_FLOATS; /* that ranks tell each other in each step */
+
 /* Of stages of which each takes 1 s forward and 2 s backward; 40 bytes pass a border. */
 static double pipelined(int devices, int stages, int passes, bool ahead, struct wire wire, enum scheme scheme,
                         struct simulated *out) {
@@ -344,7 +347,7 @@ static void the_bubble_is_as_long_as_its_formula(void **state) {
             }
 }
 
-/* Two stages, two micro-batches, 0.5 s on the way, of which 0.4 s in the port:
+/* Two stages, two micro-batches, 0.5 s on the way, of which 0.4 s in the port; the sums come after them:
  *
  *   1f1b   stage 0  F0 0-1, F1 1-2, B0 5-7, B1 8-10       gpipe  stage 0  F0 0-1, F1 1-2, B0 6-8, B1 8-10
  *          stage 1  F0 1.5-2.5, B0 -4.5, F1 -5.5, B1 -7.5         stage 1  F0 1.5-2.5, F1 -3.5, B0 -5.5, B1 -7.5 */
@@ -353,22 +356,24 @@ static void borders_cost_what_is_counted_by_hand(void **state) {
     (void)state;
     for (int ahead = 0; ahead < 2; ahead++) {
         struct simulated s;
-        pipelined(2, 2, 2, ahead, wire, SCHEMES, &s);
-        assert_near(s.step, 10, 1e-8);
-        assert_near(s.port.seconds, 2 * 0.4, 1e-9);
+        const struct ground g = {2, 2, wire, false, 0};
+        pipelined(2, 2, 2, ahead, wire, SCHEME_ring, &s);
+        assert_near(s.step, 10 + cost_share(SCHEME_ring, &g, sums), 1e-8);
+        assert_near(s.port.seconds, 2 * 0.4 + sums * wire.beta, 1e-9);
         assert_near(s.compute, 6, 1e-8);
     }
 }
 
-/* Stage 0 ends last, and its two copies add 1,000 bytes in two messages. Each port passes the borders, too. */
+/* Stage 0 ends last, and its two copies add 1,000 bytes in two messages; then all four add the sums. Each port passes the
+ * borders, too. */
 static void copies_add_their_gradients_at_the_end(void **state) {
     const struct wire wire = {0.1, 0.01};
-    const struct ground g = {2, 2, wire, false, 0};
+    const struct ground g = {2, 2, wire, false, 0}, all = {4, 4, wire, false, 0};
     struct simulated s;
     (void)state;
     double formula = pipelined(4, 2, 2, false, wire, SCHEME_ring, &s);
-    assert_near(s.step, 10 + 2 * cost_share(SCHEME_ring, &g, 500), 1e-6);
-    assert_near(s.port.seconds, 2 * 0.4 + 1000 * wire.beta, 1e-9);
+    assert_near(s.step, 10 + 2 * cost_share(SCHEME_ring, &g, 500) + cost_share(SCHEME_ring, &all, sums), 1e-6);
+    assert_near(s.port.seconds, 2 * 0.4 + (1000 + 1.5 * sums) * wire.beta, 1e-9);
     assert_true(isnan(formula));
 }
 

@@ -239,7 +239,7 @@ enum error ahead_began(struct ahead *a) {
 }
 
 enum error ahead_land(struct ahead *a) {
-    return a ? flight_land(&a->flight) : ERR_NONE;
+    return flight_land(&a->flight);
 }
 
 enum error ahead_settle(struct ahead *a) {

@@ -15,7 +15,7 @@ MUST_CHECK enum error ahead_updated(struct ahead *a, int b);
 /* All parts are updated: the first of what is not kept begins to come. Where nothing runs beside computing, all is there. */
 MUST_CHECK enum error ahead_began(struct ahead *a);
 /* What has begun to come is there. */
-MUST_CHECK enum error ahead_land(struct ahead *a); /* NULL is fine */
+MUST_CHECK enum error ahead_land(struct ahead *a);
 /* No weights are on their way any more, and nobody reads this rank's: of what is not kept it has its own alone. */
 MUST_CHECK enum error ahead_settle(struct ahead *a);
 /* Rank 0 has all of an arena until the next step begins, or the next forward. */

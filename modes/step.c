@@ -13,7 +13,6 @@
 
 #include "engine/base/clock.h"
 #include "engine/settings/run_config.h"
-#include "modes/ahead.h"
 #include "modes/scatter.h"
 #include "modes/share/share.h"
 
@@ -194,9 +193,9 @@ void mode_note(struct mode *m, const char *doing, int64_t step) {
 }
 
 static enum error mode_stats(struct mode *m, struct mode_stats *out) {
-    TRY(ahead_land(m->ahead));
+    *out = (struct mode_stats){0};
+    TRY(m->ops.stats(m, out));
     team_stats(&m->team, out);
-    m->ops.stats(m, out);
     return ERR_NONE;
 }
 

@@ -31,8 +31,8 @@ struct share_ops {
     enum error (*gather)(struct mode *m);
     /* Waits until nothing that it has begun is under way. */
     enum error (*settle)(struct mode *m);
-    /* Adds its own counts to the group's bytes. */
-    void (*stats)(const struct mode *m, struct mode_stats *out);
+    /* Waits for calls that have begun and whose bytes belong to the steps so far, and adds its own counts. */
+    enum error (*stats)(struct mode *m, struct mode_stats *out);
     /* Completes the banner's line, which says already what moves gradients in how many buckets. */
     void (*describe)(const struct mode *m, char *line, size_t size);
 };

@@ -127,12 +127,13 @@ enum error team_share_buffers(struct team *m, struct trainer *t, int root) {
 }
 
 void team_stats(const struct team *m, struct mode_stats *out) {
-    struct group_stats s = {0};
-    if (m->group) group_get_stats(m->group, &s);
-    *out = (struct mode_stats){.sent = s.sent, .received = s.received, .lane_ns = s.busy_ns};
-    if (!m->peers) return;
-    group_get_stats(m->peers, &s);
-    out->sent += s.sent, out->received += s.received, out->lane_ns += s.busy_ns;
+    const struct group *const groups[] = {m->group, m->peers};
+    for (int i = 0; i < 2; i++) {
+        struct group_stats s;
+        if (!groups[i]) continue;
+        group_get_stats(groups[i], &s);
+        out->sent += s.sent, out->received += s.received, out->lane_ns += s.busy_ns;
+    }
 }
 
 static enum error wait_for(struct flight *f, int64_t begun) {

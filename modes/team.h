@@ -27,6 +27,7 @@ MUST_CHECK enum error team_watch(struct team *m, struct trainer *t, struct trace
 /* The label of a call in the trace: what it carries of bucket b. */
 #define LABEL_GRADIENTS(b) ((b) + 1)
 #define LABEL_WEIGHTS(b) (-(b)-1)
+/* Adds what the groups have carried. */
 void team_stats(const struct team *m, struct mode_stats *out);
 
 /* Works that were begun and not waited for, the oldest first. A group has room for GROUP_WORKS,

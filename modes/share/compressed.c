@@ -135,7 +135,7 @@ static enum error compressed_start(struct mode *m) {
 
 /* Bytes that this rank has sent since the run began, also those that were not compressed. */
 static int64_t sent_so_far(const struct mode *m) {
-    struct mode_stats now;
+    struct mode_stats now = {0};
     team_stats(&m->team, &now);
     return now.sent;
 }
@@ -210,8 +210,9 @@ static enum error compressed_settle(struct mode *m) {
     return m->packed->owner.settle(m);
 }
 
-static void compressed_stats(const struct mode *m, struct mode_stats *out) {
+static enum error compressed_stats(struct mode *m, struct mode_stats *out) {
     out->dense = m->packed->dense, out->packed = m->packed->packed;
+    return m->packed->owner.stats(m, out);
 }
 
 static void compressed_describe(const struct mode *m, char *line, size_t size) {

@@ -121,7 +121,8 @@ static void full_check(struct resolve *r) {
 
 #define FULL_OPS                                                                                                       \
     .open = slices_open, .close = full_close, .start = full_start, .leave = full_leave, .land = full_land,             \
-    .update = slices_update, .collect = slices_collect, .settle = full_settle, .describe = slices_describe
+    .update = slices_update, .collect = slices_collect, .settle = full_settle, .stats = slices_stats,                  \
+    .describe = slices_describe
 #define FULL_BEFORE                                                                                                    \
     .nbefore = 1, .before = {{MOVE_REDUCE_SCATTER, .doing = ""}}, .update = UPDATE_BY_OWNERS, .lean = true
 

@@ -71,8 +71,9 @@ static void close_nothing(struct mode *m) {
     (void)m;
 }
 
-static void add_nothing(const struct mode *m, struct mode_stats *out) {
+static enum error add_nothing(struct mode *m, struct mode_stats *out) {
     (void)m, (void)out;
+    return ERR_NONE;
 }
 
 static void say_nothing(const struct mode *m, char *line, size_t size) {

@@ -60,6 +60,7 @@ MUST_CHECK enum error slices_start(struct mode *m);
 MUST_CHECK enum error slices_update(struct mode *m);
 MUST_CHECK enum error slices_collect(struct mode *m);
 MUST_CHECK enum error slices_spread(struct mode *m);
+MUST_CHECK enum error slices_stats(struct mode *m, struct mode_stats *out);
 void slices_describe(const struct mode *m, char *line, size_t size);
 
 /* Ranks that step alone and meet as the plan says (average.c). */

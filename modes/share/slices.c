@@ -256,6 +256,11 @@ static enum error slices_settle(struct mode *m) {
     return ahead_settle(m->ahead);
 }
 
+enum error slices_stats(struct mode *m, struct mode_stats *out) {
+    (void)out;
+    return ahead_land(m->ahead);
+}
+
 static void slices_check(struct resolve *r) {
     enum place_kind place = r->c->sharing.place;
     resolve_clash(r, r->c->optimizer.shard && place != PLACE_PROCESSES, "optimizer.shard",
@@ -280,4 +285,5 @@ const struct share_row share_slices = {.plan = {.nbefore = 1,
                                                .collect = slices_collect,
                                                .spread = slices_spread,
                                                .settle = slices_settle,
+                                               .stats = slices_stats,
                                                .describe = slices_describe}};

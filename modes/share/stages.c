@@ -209,10 +209,11 @@ static enum error stages_settle(struct mode *m) {
     return relay_settle(stages_of(m)->relay);
 }
 
-static void stages_stats(const struct mode *m, struct mode_stats *out) {
+static enum error stages_stats(struct mode *m, struct mode_stats *out) {
     const struct stages *s = stages_of(m);
     out->stepped_ns = s->stepped_ns;
     out->waited_ns = relay_waited(s->relay);
+    return ERR_NONE;
 }
 
 const struct share_row share_stages = {.plan = {.nbefore = 1,

@@ -71,13 +71,14 @@ static void stale_close(struct mode *m) {
     memory_free(m->share);
 }
 
-static void stale_stats(const struct mode *m, struct mode_stats *out) {
+static enum error stale_stats(struct mode *m, struct mode_stats *out) {
     const struct share *a = m->share;
     out->updates = a->updates;
     out->old = a->old;
     out->oldest = a->oldest;
     out->waited_ns = a->waited_ns;
     out->stepped_ns = a->stepped_ns;
+    return ERR_NONE;
 }
 
 static void stale_describe(const struct mode *m, char *line, size_t size) {

@@ -26,7 +26,7 @@ static enum error config_print(struct run_settings *s) {
 }
 
 static enum error config_check(const char *path, struct run_settings *s) {
-    const struct job job = {.settings = s, .process = {.rank = -1}};
+    const struct job job = {.settings = s, .mode = s->mode, .process = {.rank = -1}};
     struct job_facts f;
     char n[32], bytes[32], length[48];
     TRY(cli_check(&job, &f));

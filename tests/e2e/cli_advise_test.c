@@ -87,7 +87,7 @@ static void advises_by_what_it_measures(void **state) {
     if (!refuted)
         assert_true(number(member(root, "simplest"), "samples_per_s") * 1.05 >= number(fastest, "samples_per_s"));
     const struct json_value *checks = member(root, "checks");
-    assert_int_equal(checks->count, device_host_cores() >= 2 ? 2 : 0);
+    assert_int_equal(checks->count, device_host_cores() >= 2 ? 3 : 0); /* dp, ddp, fsdp */
     for (int i = 0; i < checks->count; i++) assert_true(number(&checks->children[i], "measured_s") > 0);
     assert_says(p.out, "The advice leaves out ddp.sync: it is for ddp.sync=1.");
     assert_says(p.err, "measuring a step on one device in f32");

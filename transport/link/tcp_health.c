@@ -1,7 +1,7 @@
 /* Health: what ranks report to each other beside the messages, and how a group fails as one.
  *
  * A rank reports to its neighbours in the tree (tcp_tree.c) with each beat (tcp_control.c), and when it is asked, as all
- * are by a rank that has waited for 20 ms: a question is passed on, and so is each answer that changes what is known. A
+ * are by a rank that waits long: a question is passed on, and so is each answer that changes what is known. A
  * control stream that ends without leave means that its rank died. The neighbours of a lost rank find it; all others
  * hear of it within as many hops as the tree has.
  *
@@ -52,11 +52,11 @@ void health_tell_others(struct tcp *t, const struct tcp_near *but, enum frame_ki
         if (p != but) p->due |= kind;
 }
 
-/* However many ranks ask, each edge passes on about two questions in a period. */
+/* However many ranks ask, each edge passes on one question in a period. */
 void health_ask(struct tcp *t, const struct tcp_near *but) {
     int64_t now = clock_ns();
     for (struct tcp_near *p = t->near; p; p = p->next) {
-        if (p == but || clock_seconds(now - p->asks) < health_period(t) / 2) continue;
+        if (p == but || clock_seconds(now - p->asks) < health_period(t)) continue;
         p->asks = now;
         p->due |= FRAME_ASK;
     }

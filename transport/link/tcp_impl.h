@@ -170,7 +170,7 @@ struct tcp_vigil { /* of one exchange */
     int64_t start;
     size_t progress;
     bool warned;
-    int64_t asked;
+    double asks; /* seconds of waiting after which it asks; 0: it has not said what it waits in */
 };
 struct tcp_lane {
     struct sending out;
@@ -335,7 +335,7 @@ void health_settle(struct tcp *t);
 /* Tells all ranks that this one leaves, passes on what it hears for a moment, and stops the control thread. Without the
  * mutex. */
 void health_leave(struct tcp *t);
-/* Seconds between two questions of a rank that waits. */
+/* Seconds after which a rank that waits asks, at first. */
 double health_period(const struct tcp *t);
 /* Some time from now, for waits on t->changed. */
 struct timespec tcp_until(double seconds);

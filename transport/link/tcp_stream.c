@@ -287,7 +287,7 @@ static enum error move_all(struct tcp *t, int lane) {
 }
 
 void tcp_rest(struct tcp *t, int lane) {
-    if (!t->lane[lane].vigil.asked) return; /* it has not said what it waits in */
+    if (!t->lane[lane].vigil.asks) return; /* it has not said what it waits in */
     pthread_mutex_lock(&t->mutex);
     *t->lane[lane].waits = '\0';
     pthread_mutex_unlock(&t->mutex);

@@ -76,18 +76,20 @@ enum error tcp_overdue(struct link *l, int lane, const char *otherwise) {
     return tcp_fail(l, ERR_TIMEOUT, text);
 }
 
-/* Says what it waits in, and asks all ranks how far they are, now and then. */
-static void watch_ask(struct tcp *t, int lane, int64_t now) {
+/* Says what it waits in, and then asks all ranks how far they are, each time after twice as long: where all are slow, questions
+ * are not to make them slower. */
+static void watch_ask(struct tcp *t, int lane, double waited) {
     struct tcp_lane *n = &t->lane[lane];
-    if (n->vigil.asked && clock_seconds(now - n->vigil.asked) < health_period(t)) return;
+    bool said = n->vigil.asks > 0;
+    if (said && waited < n->vigil.asks) return;
     char doing[DESCRIBED_MAX];
     tcp_describe(t, lane, doing);
     pthread_mutex_lock(&t->mutex);
     strcpy(n->waits, doing);
     n->awaited = n->in.peer >= 0 && n->in.done < n->in.total ? n->in.peer : n->out.peer;
-    health_ask(t, NULL);
+    if (said) health_ask(t, NULL);
     pthread_mutex_unlock(&t->mutex);
-    n->vigil.asked = now;
+    n->vigil.asks = said ? 2 * waited : health_period(t);
 }
 
 /* The rank for which the lane waits, if it has left and no stream says so; else -1. */
@@ -108,11 +110,11 @@ enum error tcp_watch(struct tcp *t, int lane) {
     TRY(tcp_failure(&t->link));
     size_t progress = t->lane[lane].out.done + t->lane[lane].in.done + 1; /* at first: some */
     if (progress != v->progress) *v = (struct tcp_vigil){.start = now, .progress = progress};
-    watch_ask(t, lane, now);
+    double waited = clock_seconds(now - v->start);
+    watch_ask(t, lane, waited);
     int left = watch_left(t, lane, now);
     if (left >= 0) return tcp_broken(t, lane, left);
     if (t->opened) TRY(watch_calls(t, lane));
-    double waited = clock_seconds(now - v->start);
     if (waited >= timeout) {
         watch_blame(t, lane, timeout, text);
         return tcp_fail(&t->link, ERR_TIMEOUT, text);

@@ -70,7 +70,7 @@ static int scale_open_streams(void) {
 
 /* TCPOrigDataSent of this network: a line of names, then a line of as many values. */
 static long long scale_segments_sent(void) {
-    static char names[8192], values[8192];
+    char names[8192], values[8192];
     FILE *f = fopen("/proc/net/netstat", "r");
     long long sent = -1;
     while (f && sent < 0 && fgets(names, sizeof names, f) && fgets(values, sizeof values, f)) {

@@ -209,9 +209,9 @@ static const char *mode_describe(struct mode *m) {
 }
 
 static void mode_close(struct mode *m) {
+    team_close(&m->team); /* first: what is in flight when a run fails uses what the others own */
     scatter_close(m->scatter);
     m->ops.close(m);
-    team_close(&m->team);
     buckets_fini(&m->buckets);
     memory_free(m);
 }

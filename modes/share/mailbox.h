@@ -18,7 +18,7 @@ struct mailbox;
 enum { MAILBOX_ANY = -1 };
 
 MUST_CHECK enum error mailbox_create(struct group *g, double timeout, struct mailbox **out);
-void mailbox_free(struct mailbox *m);
+void mailbox_free(struct mailbox *m); /* when its group is closed: a word may be on its way */
 
 /* ---- workers ---- */
 /* Says that the gradient of this worker's step is ready, and waits until the server takes it. */

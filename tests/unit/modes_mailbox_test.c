@@ -27,6 +27,13 @@ static struct mailbox *box_open(struct rank *r) {
     return box;
 }
 
+/* As a mode does, also in a run that has failed with words on their way. */
+static void box_close(struct rank *r, struct mailbox *box) {
+    group_close(r->group);
+    r->group = NULL;
+    mailbox_free(box);
+}
+
 /* fn on a server and its workers. */
 static void run_box(int workers, double timeout, const char *link, void (*fn)(struct rank *r), struct rank *out) {
     patience = timeout;
@@ -78,7 +85,7 @@ static void in_order(struct rank *r) {
     for (int i = 0; i < 4 && !r->index; i++) check_ok(serve(r, box, MAILBOX_ANY, weights, false));
     if (!r->index) check_ok(mailbox_settle(box));
     check_ok(group_barrier(r->group));
-    mailbox_free(box);
+    box_close(r, box);
 }
 
 static void by_name(struct rank *r) {
@@ -90,7 +97,7 @@ static void by_name(struct rank *r) {
     for (int w = 0; w < 3 && !r->index; w++) check_ok(serve(r, box, w, weights, false));
     if (!r->index) check_ok(mailbox_settle(box));
     check_ok(group_barrier(r->group));
-    mailbox_free(box);
+    box_close(r, box);
 }
 
 static void first_come_first_served(void **state) {
@@ -117,7 +124,7 @@ static void one_is_late(struct rank *r) {
             err = r->index ? work(r, box, step, weights) : serve(r, box, MAILBOX_ANY, weights, false);
         check_late(r, err, "rank 2 has not sent its gradient of step 1 within");
     }
-    mailbox_free(box);
+    box_close(r, box);
 }
 
 static void late_among_the_punctual(void **state) {
@@ -132,7 +139,7 @@ static void wait_for_a_silent_server(struct rank *r) {
         check_late(r, mailbox_offer(box, 1), "rank 0, the server, has taken no gradient");
     else
         pause_ms(1500);
-    mailbox_free(box);
+    box_close(r, box);
 }
 
 static void a_silent_server_is_named(void **state) {
@@ -153,7 +160,7 @@ static void one_waits(struct rank *r) {
     if (!r->index) check_ok(serve(r, box, 0, weights, false));
     if (!r->index) check_ok(mailbox_settle(box));
     check_ok(group_barrier(r->group));
-    mailbox_free(box);
+    box_close(r, box);
 }
 
 static void a_busy_server_is_not_silent(void **state) {
@@ -184,7 +191,7 @@ static void meet(struct rank *r) {
     if (!r->index) check_ok(mailbox_meet(box));
     mailbox_begin(box, 2);
     check_ok(group_barrier(r->group));
-    mailbox_free(box);
+    box_close(r, box);
 }
 
 static void all_meet(void **state) {
@@ -206,7 +213,7 @@ static void fail_while_others_wait(struct rank *r) {
             err = r->index ? work(r, box, step, weights) : serve(r, box, MAILBOX_ANY, weights, false);
         check(err == ERR_PEER && strstr(error_message(), "rank 3: no more"), "%s", error_message());
     }
-    mailbox_free(box);
+    box_close(r, box);
 }
 
 static void a_failure_wakes_all(void **state) {

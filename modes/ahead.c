@@ -14,13 +14,14 @@
  * order, though one may compute more passes than another, or none: the program then runs without it. That is why what a
  * visit brings depends on the visit alone, and never on what a rank happens to have.
  *
- * An arena is address space: a bucket that goes gives its pages back (memory_release), and the addresses stay. */
+ * An arena is address space: the pages of a bucket that goes become those of one that comes (spares.c). */
 #include "modes/ahead.h"
 
 #include "engine/base/clock.h"
 #include "engine/device/runtime.h"
 #include "engine/settings/run_config.h"
 #include "modes/share/share.h"
+#include "modes/spares.h"
 
 struct visit {
     int bucket;
@@ -41,7 +42,7 @@ struct ahead {
     struct halt *halt[2]; /* of each node: in forward, in backward */
     int visits, forward;  /* all; those of forward */
     int *order;           /* of buckets, as forward needs them */
-    float *arena;         /* of the program that runs: */
+    struct spares spares; /* of the arena whose program runs: */
     int begun, done, end; /* visits that have begun to bring, that are over, that there are */
     bool early;           /* it began before its pass did */
     bool whole;           /* rank 0 has more than its parts */
@@ -115,6 +116,8 @@ static enum error program_make(struct ahead *a) {
     a->order = pool_alloc(a->pool, (size_t)buckets * sizeof *a->order);
     a->holder = pool_alloc(a->pool, (size_t)buckets * sizeof *a->holder);
     a->number = pool_alloc(a->pool, (size_t)buckets * sizeof *a->number);
+    a->spares = (struct spares){.m = a->m, .bucket = pool_alloc(a->pool, (size_t)buckets * sizeof *a->spares.bucket)};
+    if (!a->spares.bucket) return ERR_MEMORY;
     if (!a->visit || !a->halt[0] || !a->halt[1] || !a->order || !a->holder || !a->number) return ERR_MEMORY;
     for (int k = 0; k < nodes; k++) node_visit(a, k, false);
     a->forward = a->visits;
@@ -131,7 +134,7 @@ static enum error program_make(struct ahead *a) {
 /* ---- buckets come and go ---- */
 
 static enum error bucket_bring(struct ahead *a, int b) {
-    const struct span bucket = share_bucket(a->m, a->arena, b);
+    const struct span bucket = share_bucket(a->m, a->spares.arena, b);
     struct dispatch how = {.lane = a->lane, .label = LABEL_WEIGHTS(b), .givers = true};
     TRY(flight_next(&a->flight, &how.work));
     a->number[b] = a->flight.begun;
@@ -142,16 +145,10 @@ static enum error bucket_await(struct ahead *a, int b) {
     return flight_wait(&a->flight, (int)(a->flight.begun - a->number[b]));
 }
 
-/* Gives the pages back that are not this rank's to update. */
-static void bucket_release(const struct ahead *a, float *arena, int b) {
-    const struct span s = share_bucket(a->m, arena, b);
-    share_release(arena, s.begin, s.part[a->m->t->rank]);
-    share_release(arena, s.part[a->m->t->rank + 1], s.end);
-}
-
 static enum error visits_begin(struct ahead *a, int upto) {
     for (; a->begun < upto && a->begun < a->end; a->begun++) {
         const struct visit *v = &a->visit[a->begun];
+        if (v->brings) TRY(spares_take(&a->spares, v->bucket));
         if (v->brings) TRY(bucket_bring(a, v->bucket));
         a->holder[v->bucket] = a->begun + 1;
     }
@@ -160,7 +157,7 @@ static enum error visits_begin(struct ahead *a, int upto) {
 
 static enum error bucket_drop(struct ahead *a, int b) {
     TRY(bucket_await(a, b));
-    bucket_release(a, a->arena, b);
+    spares_put(&a->spares, b);
     a->holder[b] = 0;
     return ERR_NONE;
 }
@@ -190,7 +187,7 @@ static enum error program_end(struct ahead *a) {
 static void whole_drop(struct ahead *a) {
     float *const arena[] = {a->m->t->arena.values, a->m->t->arena.average};
     for (int i = 0; i < 2; i++)
-        for (int b = 0; a->whole && arena[i] && b < a->m->cut->count; b++) bucket_release(a, arena[i], b);
+        for (int b = 0; a->whole && arena[i] && b < a->m->cut->count; b++) bucket_release(a->m, arena[i], b);
     a->whole = false;
 }
 
@@ -199,9 +196,9 @@ static void whole_drop(struct ahead *a) {
 static enum error ahead_pass(void *user, const float *values, bool trains) {
     struct ahead *a = user;
     if (a->kept == WEIGHTS_KEPT) return ERR_NONE;
-    if (!a->early || values != a->arena) TRY(program_end(a));
+    if (!a->early || values != a->spares.arena) TRY(program_end(a));
     whole_drop(a);
-    a->arena = (float *)(uintptr_t)values; /* an arena of the trainer's, whose gathers write to it */
+    spares_use(&a->spares, (float *)(uintptr_t)values); /* an arena of the trainer's, whose gathers write to it */
     a->early = false;
     a->end = trains ? a->visits : a->forward;
     return visits_begin(a, 1 + a->window);
@@ -232,7 +229,7 @@ enum error ahead_updated(struct ahead *a, int b) {
 
 enum error ahead_began(struct ahead *a) {
     if (a->kept == WEIGHTS_KEPT) return a->lane == LANE_AHEAD ? ERR_NONE : flight_land(&a->flight);
-    a->arena = a->m->t->arena.values;
+    spares_use(&a->spares, a->m->t->arena.values);
     a->end = a->forward;
     a->early = true;
     return visits_begin(a, a->window);
@@ -245,7 +242,7 @@ enum error ahead_land(struct ahead *a) {
 enum error ahead_settle(struct ahead *a) {
     TRY(program_end(a));
     whole_drop(a);
-    a->arena = a->m->t->arena.values;
+    spares_use(&a->spares, a->m->t->arena.values);
     return ERR_NONE;
 }
 
@@ -256,19 +253,11 @@ enum error ahead_collect(struct ahead *a, float *arena) {
     return ERR_NONE;
 }
 
-/* The pages of others' parts, which no peer reads here, become this process's own: those cost less to get. */
-static enum error bucket_overlay(const struct ahead *a, float *arena, int b) {
-    const struct span s = share_bucket(a->m, arena, b);
-    const int64_t *own = s.part + a->m->t->rank;
-    TRY(memory_overlay(arena + s.begin, (size_t)(own[0] - s.begin) * sizeof *arena));
-    return memory_overlay(arena + own[1], (size_t)(s.end - own[1]) * sizeof *arena);
-}
-
 enum error ahead_scatter(struct ahead *a, float *arena) {
     for (int b = 0; arena && b < a->m->cut->count; b++) {
         TRY(group_scatter(a->m->team.group, GROUP_INLINE, arena, share_bucket(a->m, arena, b).part, DTYPE_F32, 0));
-        bucket_release(a, arena, b);
-        TRY(bucket_overlay(a, arena, b));
+        bucket_release(a->m, arena, b);
+        TRY(bucket_overlay(a->m, arena, b));
     }
     return ERR_NONE;
 }

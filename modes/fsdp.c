@@ -11,11 +11,11 @@
  *
  *   reshard     weights              gradients            state       bytes through its port
  *   forward     K/W + a few units    K/W + a few units    S K/W       3 (W - 1)/W K each way: 3/2 of ddp's
- *   backward    K in a pass          the same             S K/W       2 (W - 1)/W K: as ddp
+ *   backward    K                    the same             S K/W       2 (W - 1)/W K: as ddp
  *   never       K                    the same             S K/W       2 (W - 1)/W K
  *   (ddp)       K                    K                    S K         2 (W - 1)/W K
  *
- * where a pass is a forward and its backward: a device that makes several of a step (batch.accumulate) gathers for each.
+ * A device that makes several passes of a step (batch.accumulate) gathers for each.
  * Everything else is share/full.c. The sums are ddp's, in the same order, so the weights are ddp's, too. */
 #include "engine/settings/resolve.h"
 #include "modes/modes.h"

@@ -64,6 +64,16 @@ void memory_release(void *p, size_t bytes) {
     if (madvise((void *)begin, end - begin, MADV_REMOVE) != 0) (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
+enum error memory_move(void *from, void *to, size_t bytes) {
+    uintptr_t begin, end, place, limit;
+    if (!memory_pages(to, bytes, &place, &limit)) return ERR_NONE;
+    bool pages = memory_pages(from, bytes, &begin, &end) && end - begin == limit - place;
+    int flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+    if (pages && mremap((void *)begin, end - begin, end - begin, flags, (void *)place) != MAP_FAILED) return ERR_NONE;
+    memory_release(from, bytes);
+    return memory_overlay(to, bytes);
+}
+
 int64_t memory_peak(void) {
     char line[256];
     long long kilobytes = 0;

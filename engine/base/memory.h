@@ -24,6 +24,9 @@ void memory_free(void *p);
 void memory_release(void *p, size_t bytes);
 /* Lays memory of this process alone over the whole pages that lie in it, zeroed and sparse, in large pages where they fit. */
 MUST_CHECK enum error memory_overlay(void *p, size_t bytes);
+/* What was overlaid as 'from' gives its whole pages, and what they hold, to 'to', which was overlaid, too, and is as large:
+ * 'from' then is zero, and sparse. Where the system cannot, both are. */
+MUST_CHECK enum error memory_move(void *from, void *to, size_t bytes);
 /* The largest resident memory of this process since it was executed, in bytes. It excludes the time as a copy of its
  * parent, which getrusage includes. */
 int64_t memory_peak(void);

@@ -76,7 +76,7 @@ static enum error full_leave(struct mode *m, int b) {
     sums_take(m, b - PLAN_AHEAD);
     for (int k = 0; k < a->leaving; k++) {
         memcpy(slot_of(m, b) + k * m->slots->each, a->grads[k] + s.begin, (size_t)(s.end - s.begin) * sizeof(float));
-        memory_release(a->grads[k] + s.begin, (size_t)(s.end - s.begin) * sizeof(float));
+        if (m->cut->count > 1) share_release(a->grads[k], s.begin, s.end); /* else it would all come at once again */
     }
     for (int r = 0; r <= m->standing->ranks; r++) part[r] = s.part[r] - s.begin;
     TRY(step_send(m, LABEL_GRADIENTS(b), &how));

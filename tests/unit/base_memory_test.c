@@ -83,6 +83,35 @@ static void test_pool(void **state) {
     pool_free(NULL);
 }
 
+/* Pages go from one place to another with what they hold, of large pages, too, and of places that differ within one. */
+static void test_move(void **state) {
+    enum { PAGE = 4096, SIZE = 5 << 20, AT = 3 << 20, EDGE = 64 };
+    void *memory;
+    (void)state;
+    assert_ok(memory_alloc_sparse(2 * (SIZE + AT), &memory));
+    char *from = (char *)memory + PAGE - (uintptr_t)memory % PAGE + EDGE, *to = from + SIZE + AT;
+    assert_ok(memory_overlay(from, SIZE));
+    assert_ok(memory_overlay(to, SIZE));
+    for (int twice = 0; twice < 2; twice++) {
+        memset(from, 7, SIZE);
+        memset(to, 8, SIZE);
+        assert_ok(memory_move(from, to, SIZE));
+        assert_zeroed(from + PAGE - EDGE, SIZE - PAGE);
+        for (int i = 0; i < SIZE; i++) { /* what is no whole page stays */
+            bool edge = i < PAGE - EDGE || i >= SIZE - EDGE;
+            if (to[i] != (edge ? 8 : 7) || (edge && from[i] != 7)) fail_msg("at %d: %d, %d", i, from[i], to[i]);
+        }
+    }
+    memset(from, 9, SIZE);
+    assert_ok(memory_move(from - EDGE + 1, to - EDGE, SIZE)); /* the one has a page less */
+    assert_zeroed(from + PAGE - EDGE, SIZE - PAGE);
+    assert_zeroed(to - EDGE, SIZE);
+    to[0] = from[0] = 5;
+    assert_ok(memory_move(from, to, EDGE)); /* has no whole page */
+    assert_int_equal(from[0] + to[0], 10);
+    memory_free(memory);
+}
+
 /* A launcher that is large starts a rank that is small: what the rank had before it was executed is not its own. */
 static void test_peak(void **state) {
     (void)state;
@@ -110,8 +139,8 @@ static void test_peak(void **state) {
 
 int main(int argc, char **argv) {
     if (argc == 2 && !strcmp(argv[1], "peak")) return printf("%lld\n", (long long)memory_peak()) < 0;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_alloc), cmocka_unit_test(test_overflow),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_alloc),        cmocka_unit_test(test_overflow),
                                        cmocka_unit_test(test_align_floats), cmocka_unit_test(test_pool),
-                                       cmocka_unit_test(test_peak)};
+                                       cmocka_unit_test(test_move),         cmocka_unit_test(test_peak)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,6 +22,7 @@ struct bench_comm { /* the options */
     struct emulation emulate;
     enum secure secure;
     bool json;
+    const char *save; /* a file that takes it as JSON as well; or NULL */
 };
 
 /* ---- measuring (bench_comm_measure.c) ---- */

@@ -298,6 +298,8 @@ static const struct option options[] = {
     {"--secure", "S", "as comm.secure: auto (default), off, sealed or encrypted", CONFIG_ENUM, AT(o.secure),
      .choices = "auto|off|sealed|encrypted"},
     {"--json", NULL, "instead of the table", CONFIG_BOOL, AT(o.json)},
+    {"--save", "FILE", "writes the JSON into a file, in addition to the printed output", CONFIG_STRING, AT(o.save),
+     .wants = "the name of a file"},
     {0}};
 
 const struct command command_bench_comm = {

@@ -1,5 +1,6 @@
 /* What 'engine bench comm' prints: nccl-tests' table, or JSON, with the fitted cost model. */
 #include "cli/bench/bench.h"
+#include "engine/base/file.h"
 #include "engine/base/json.h"
 #include "engine/base/text.h"
 #include "lab/numbers/fit.h"
@@ -98,8 +99,14 @@ static void bench_put_json(const struct bench_comm *o, const struct bench_series
 
 enum error bench_report(const struct bench_comm *o, const struct bench_series *series, int n, FILE *out) {
     struct json j = {0};
-    if (o->json) bench_put_json(o, series, n, &j);
-    if (o->json) TRY(cli_json(ERR_NONE, &j, out));
+    bench_put_json(o, series, n, &j);
+    enum error err = json_done(&j);
+    if (err == ERR_NONE && o->save) err = file_replace(o->save, j.text, j.length);
+    if (err == ERR_NONE && o->json)
+        err = cli_json(ERR_NONE, &j, out);
+    else
+        json_fini(&j);
+    if (err != ERR_NONE) return err;
     if (!o->json) bench_print_table(o, series, n, out);
     return fflush(out) == 0 ? ERR_NONE : FAIL(ERR_IO, "cannot write the table");
 }

@@ -105,6 +105,17 @@ static void spare_free(struct spare *s) {
     }
 }
 
+/* Some of each before any message comes, so that how many are on their way at once, a matter of time, allocates nothing. */
+static enum error spares_fill(struct mail *m) {
+    enum { SPARES = 8 };
+    for (int i = 0; i < 2 * SPARES; i++) {
+        void *memory = malloc(i % 2 ? sizeof(struct letter) : sizeof(struct early) + SMALL);
+        if (!memory) return FAIL(ERR_MEMORY, "out of memory for messages");
+        spare_give(m, i % 2 ? &m->spare_letters : &m->spare_early, memory);
+    }
+    return ERR_NONE;
+}
+
 static struct early *early_create(struct mail *m, size_t bytes) {
     if (bytes > SMALL) return malloc(sizeof(struct early) + bytes);
     return spare_take(m, &m->spare_early, sizeof(struct early) + SMALL);
@@ -461,11 +472,15 @@ enum error mail_open(struct group *g) {
     m->noted = KEPT_NOTED;
     m->most = g->params.kept ? g->params.kept : host_memory() / 2;
     g->mail = m;
-    int err = thread_start(&m->thread, mail_thread, g);
+    enum error err = spares_fill(m);
+    int rv = err ? 0 : thread_start(&m->thread, mail_thread, g);
+    if (!err && rv) err = FAIL(ERR_CREATE, "cannot start the thread for messages: %s", strerror(rv));
     if (!err) return ERR_NONE;
+    spare_free(m->spare_letters);
+    spare_free(m->spare_early);
     g->mail = NULL;
     memory_free(m);
-    return FAIL(ERR_CREATE, "cannot start the thread for messages: %s", strerror(err));
+    return err;
 }
 
 void mail_close(struct group *g) {

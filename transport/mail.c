@@ -12,6 +12,7 @@
 #include "engine/base/process.h"
 #include "engine/base/text.h"
 #include "transport/base/condition.h"
+#include "transport/base/reserve.h"
 #include "transport/core.h"
 #include "transport/link/words.h"
 
@@ -40,12 +41,10 @@ struct early {
     struct mail_head head;
     char data[];
 };
-/* Memory for the next letter, or the next message of at most SMALL bytes: words that come again and again allocate nothing. */
-struct spare {
-    struct spare *next;
-};
+/* Letters and small messages that are there before any comes: how many are on their way at once is a matter of time. */
+enum { LETTERS_READY = 8 };
 struct mail {
-    struct spare *spare_letters, *spare_early;
+    struct reserve spare_letters, spare_early; /* early: of at most SMALL bytes */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -82,43 +81,9 @@ struct collective mail_shown(struct group *g) {
     return c;
 }
 
-static void *spare_take(struct mail *m, struct spare **from, size_t size) {
-    pthread_mutex_lock(&m->mutex);
-    struct spare *s = *from;
-    if (s) *from = s->next;
-    pthread_mutex_unlock(&m->mutex);
-    return s ? s : malloc(size);
-}
-
-static void spare_give(struct mail *m, struct spare **to, void *memory) {
-    struct spare *s = memory;
-    pthread_mutex_lock(&m->mutex);
-    s->next = *to;
-    *to = s;
-    pthread_mutex_unlock(&m->mutex);
-}
-
-static void spare_free(struct spare *s) {
-    for (struct spare *next; s; s = next) {
-        next = s->next;
-        free(s);
-    }
-}
-
-/* Some of each before any message comes, so that how many are on their way at once, a matter of time, allocates nothing. */
-static enum error spares_fill(struct mail *m) {
-    enum { SPARES = 8 };
-    for (int i = 0; i < 2 * SPARES; i++) {
-        void *memory = malloc(i % 2 ? sizeof(struct letter) : sizeof(struct early) + SMALL);
-        if (!memory) return FAIL(ERR_MEMORY, "out of memory for messages");
-        spare_give(m, i % 2 ? &m->spare_letters : &m->spare_early, memory);
-    }
-    return ERR_NONE;
-}
-
 static struct early *early_create(struct mail *m, size_t bytes) {
     if (bytes > SMALL) return malloc(sizeof(struct early) + bytes);
-    return spare_take(m, &m->spare_early, sizeof(struct early) + SMALL);
+    return reserve_take(&m->spare_early);
 }
 
 static size_t early_bytes(const struct early *e) {
@@ -129,7 +94,7 @@ static void early_free(struct mail *m, struct early *e) {
     if (!e || early_bytes(e) > SMALL)
         free(e);
     else
-        spare_give(m, &m->spare_early, e);
+        reserve_give(&m->spare_early, e);
 }
 
 /* ---- sending ---- */
@@ -327,7 +292,7 @@ static enum error letter_fail(struct group *g, struct letter *l, int peer, enum 
 
 enum error mail_ask(struct group *g, const struct collective *c, int *source, struct work **out) {
     struct mail *m = g->mail;
-    struct letter *l = spare_take(m, &m->spare_letters, sizeof *l), **last = &m->letters;
+    struct letter *l = reserve_take(&m->spare_letters), **last = &m->letters;
     if (!l) return group_fail(g, ERR_MEMORY, "rank %d has no memory for a receive", g->rank);
     int64_t now = clock_ns();
     *l = (struct letter){.work = {.group = g, .call = *c, .state = WORK_QUEUED}, .source = source, .asked = now};
@@ -346,7 +311,7 @@ enum error mail_ask(struct group *g, const struct collective *c, int *source, st
     pthread_mutex_unlock(&m->mutex);
     if (e && !same) { /* which stays among the early ones */
         enum error err = letter_fail(g, l, e->peer, letter_refuse(g, l, e->peer, &e->head));
-        spare_give(m, &m->spare_letters, l);
+        reserve_give(&m->spare_letters, l);
         return err;
     }
     *out = &l->work;
@@ -456,7 +421,7 @@ enum error mail_wait(struct work *w, int64_t until, bool *done) {
     if (!*done) return ERR_NONE;
     enum error err = letter_state(l) == WORK_DONE ? ERR_NONE : g->link->ops->failure(g->link);
     if (err) letter_fail(g, l, l->work.call.root, err);
-    spare_give(g->mail, &g->mail->spare_letters, l);
+    reserve_give(&g->mail->spare_letters, l);
     return err;
 }
 
@@ -472,12 +437,13 @@ enum error mail_open(struct group *g) {
     m->noted = KEPT_NOTED;
     m->most = g->params.kept ? g->params.kept : host_memory() / 2;
     g->mail = m;
-    enum error err = spares_fill(m);
+    enum error err = reserve_init(&m->spare_letters, sizeof(struct letter), LETTERS_READY);
+    if (!err) err = reserve_init(&m->spare_early, sizeof(struct early) + SMALL, LETTERS_READY);
     int rv = err ? 0 : thread_start(&m->thread, mail_thread, g);
     if (!err && rv) err = FAIL(ERR_CREATE, "cannot start the thread for messages: %s", strerror(rv));
     if (!err) return ERR_NONE;
-    spare_free(m->spare_letters);
-    spare_free(m->spare_early);
+    reserve_fini(&m->spare_letters);
+    reserve_fini(&m->spare_early);
     g->mail = NULL;
     memory_free(m);
     return err;
@@ -497,8 +463,8 @@ void mail_close(struct group *g) {
         next = e->next;
         free(e);
     }
-    spare_free(m->spare_letters);
-    spare_free(m->spare_early);
+    reserve_fini(&m->spare_letters);
+    reserve_fini(&m->spare_early);
     pthread_cond_destroy(&m->changed);
     pthread_mutex_destroy(&m->mutex);
     memory_free(m);

@@ -46,7 +46,9 @@ static inline void expect(void (*wrong)(void), const char *word) {
         dup2(pipes[1], 2);
         close(pipes[0]);
         wrong();
-        cudaDeviceSynchronize();
+        int devices = 0; /* what is wrong may happen on any of them */
+        cudaGetDeviceCount(&devices);
+        for (int d = 0; d < devices && cudaSetDevice(d) == cudaSuccess; d++) cudaDeviceSynchronize();
         exit(0); /* not _exit: the thread sanitizer tells its status there */
     }
     close(pipes[1]);

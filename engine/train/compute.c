@@ -175,7 +175,7 @@ static int64_t passes_most(const struct trainer *t) {
 
 enum error compute_idle(struct trainer *t, int64_t passes, bool trains) {
     const struct graph_batch none = {.training = trains};
-    for (int64_t k = 0; k < passes && t->standing.source; k++)
+    for (int64_t k = 0; k < passes; k++)
         TRY(graph_forward(t->graph, &none, compute_values(t, trains), t->arena.buffers, NULL));
     return ERR_NONE;
 }
@@ -304,7 +304,7 @@ static struct cascade cascade_of(struct trainer *t, const struct step_batch *b, 
 
 static enum error run_batch(struct trainer *t, const struct step_batch *b, grad_ready_fn ready, void *user) {
     int64_t all = passes_of(t, b), ahead = all ? passes_ahead(t) : 0, mark;
-    TRY(compute_idle(t, passes_most(t) - all, true));
+    if (t->standing.source) TRY(compute_idle(t, passes_most(t) - all, true));
     mark = clock_ns();
     for (int64_t k = 0; k < all + ahead; k++) {
         if (k < all) TRY(pass_forward(t, b, k, &mark));

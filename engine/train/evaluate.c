@@ -88,13 +88,20 @@ static int64_t passes_of(const struct tally *a, const struct sampler *s, int64_t
     return passes;
 }
 
-static enum error run_step(struct tally *a, const struct step_batch *b) {
+/* The passes that another device makes of a step beyond this one's. */
+static enum error run_idle(struct tally *a, int64_t step) {
     struct trainer *t = a->t;
     const struct sampler s = sampler_of(a);
-    int64_t most = 0, own = passes_of(a, &s, b->step, t->standing.run);
-    for (int w = 0; w < t->standing.runs; w++)
-        most = most > passes_of(a, &s, b->step, w) ? most : passes_of(a, &s, b->step, w);
-    TRY(compute_idle(t, most - own, false));
+    int64_t most = 0;
+    for (int w = 0; w < t->standing.runs; w++) {
+        int64_t passes = passes_of(a, &s, step, w);
+        if (passes > most) most = passes;
+    }
+    return compute_idle(t, most - passes_of(a, &s, step, t->standing.run), false);
+}
+
+static enum error run_step(struct tally *a, const struct step_batch *b) {
+    if (a->t->standing.source) TRY(run_idle(a, b->step));
     for (int i = 0; i < b->nshards; i++) TRY(run_shard(a, &b->shards[i]));
     return ERR_NONE;
 }

@@ -6,7 +6,8 @@
 
 /* Prints the last error and its hint on standard error; gives the exit code. */
 int cli_fail(enum error err);
-int cli_end(enum error err); /* the same, or 0 where there is none */
+/* The exit code of a command that ends with err: 0, or that of cli_fail, which prints the error. */
+int cli_end(enum error err);
 /* The same of an error of which a report tells more; NULL: there is none. */
 int cli_reported(enum error err, const char *report);
 /* Prints what has been written as one line, unless that has failed with err, and frees it. */

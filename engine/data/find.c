@@ -64,6 +64,7 @@ struct folder {
     bool mixed; /* they are of several kinds */
 };
 
+/* Adds a file of that kind (dataset_recognise) to the samples, unless it holds labels; text counts only where there is nothing else. */
 static enum error sample_take(struct folder *f, int kind, const char *name) {
     bool text = find_is_kind(kind, "text");
     if (kind < 0 || find_is_labels(kind, name)) return ERR_NONE;

@@ -47,6 +47,7 @@ static int half_of(int n) {
     return n / 2 + (n % 2 && n / 2 % 2);
 }
 
+/* The length of a side once the picture is scaled so that its shorter one becomes "least"; rounded down. */
 static int longer_side(int least, int side, int shorter) {
     enum { MOST = 1 << 30 }; /* of a side that no memory could hold whole */
     double v = (double)((int64_t)least * side) / shorter;

@@ -126,6 +126,7 @@ static int64_t column_place(const struct table *t, const struct table_column *c,
     return -1;
 }
 
+/* The error of a file that lacks c, a column with which the network was trained. */
 static enum error table_no_known_column(const struct table *t, const struct table_column *c) {
     const char *knower = t->ask.knower;
     char words[96];

@@ -277,7 +277,8 @@ enum error graph_step_forward(struct graph *g, const struct member_arenas *m, co
     return tell_watch(g, m, s, false, true);
 }
 
-static enum error range_lower(struct graph *g, const float *values, int64_t begin, int64_t end) {
+/* Writes values [begin, end) to where the graph keeps them in its lower precision. */
+static enum error range_to_low(struct graph *g, const float *values, int64_t begin, int64_t end) {
     void *to = arena_at(&g->low, begin * graph_now(g)->plan->unit);
     return g->runtime->lower(g->dev, LANE_COMPUTE, to, values + begin, end - begin, g->precision);
 }
@@ -285,10 +286,10 @@ static enum error range_lower(struct graph *g, const float *values, int64_t begi
 /* The values in the type of activations, once they are others. */
 static enum error values_lower(struct graph *g, const float *values) {
     if (!g->low.base || g->source || g->lowered == values) return ERR_NONE;
-    TRY(range_lower(g, values, g->part.begin, g->part.end));
+    TRY(range_to_low(g, values, g->part.begin, g->part.end));
     for (int i = g->part.params; i < g->m->nparams; i++) {
         const struct tensor_info *p = &g->m->params[i];
-        if (model_part_borrows(g->m, &g->part, i)) TRY(range_lower(g, values, p->offset, p->offset + p->count));
+        if (model_part_borrows(g->m, &g->part, i)) TRY(range_to_low(g, values, p->offset, p->offset + p->count));
     }
     g->lowered = values;
     return ERR_NONE;

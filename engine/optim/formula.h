@@ -5,7 +5,7 @@
  *   struct NAME_numbers { float ...; };                  what is the same for all elements
  *   FORMULA void NAME_step(const struct NAME_numbers *k, struct element *e) { ... }
  *   FORMULA_STEP(NAME_step, NAME_numbers, slots)         writes w and this number of slots
- *   FORMULA_DIRECT(NAME_direct, NAME_numbers, slots)     before norms are taken: writes g and this number of slots
+ *   FORMULA_DIRECT(NAME_direction, NAME_numbers, slots)     before norms are taken: writes g and this number of slots
  *   FORMULAS(NAME, FORMULA_OF(NAME_step), ...)           all of them, as the array NAME_formulas
  *   #ifdef FORMULA_IN_C ... #endif                       keys, numbers, the table's row: C alone reads the rest */
 #pragma once

@@ -14,7 +14,8 @@ struct lamb_numbers {
     float scale, unbias_m, decay;
 };
 
-FORMULA void lamb_direct(const struct lamb_numbers *k, struct element *e) {
+/* Updates the moments of e, and puts the direction of its step, before the trust ratio, into e->g. */
+FORMULA void lamb_direction(const struct lamb_numbers *k, struct element *e) {
     moments_follow(&k->of, k->scale * e->g, e);
     e->g = k->unbias_m * e->m / moments_root(&k->of, e) + k->decay * e->w;
 }
@@ -25,8 +26,8 @@ FORMULA void lamb_step(const struct lamb_numbers *k, struct element *e) {
 }
 
 FORMULA_STEP(lamb_step, lamb_numbers, 0)
-FORMULA_DIRECT(lamb_direct, lamb_numbers, 2)
-FORMULAS(lamb, FORMULA_OF(lamb_step), FORMULA_OF(lamb_direct))
+FORMULA_DIRECT(lamb_direction, lamb_numbers, 2)
+FORMULAS(lamb, FORMULA_OF(lamb_step), FORMULA_OF(lamb_direction))
 
 #ifdef FORMULA_IN_C
 enum { STEP, DIRECT }; /* of lamb_formulas */

@@ -198,6 +198,7 @@ static enum error run_backward(struct trainer *t, const struct graph_batch *batc
     return graph_backward(t->graph, batch, t->arena.values, grads, cascade_ready, c);
 }
 
+/* Forward of the batch's k-th pass. *mark: when the last phase ended; moved on to now. */
 static enum error pass_forward(struct trainer *t, const struct step_batch *b, int64_t k, int64_t *mark) {
     const struct pass p = pass_at(t, b, k);
     const struct graph_batch batch = pass_batch(t, b, &p);

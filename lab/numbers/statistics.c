@@ -96,6 +96,7 @@ static struct outermost outermost_ranks(int count, int of, double confidence) {
 /* ---- a shift ---- */
 
 /* The middle of all candidates, and those that the test does not refuse. */
+/* Sorts the candidates: out has their median, and as its bounds those between which all but "refused" at each end lie. */
 static void statistics_take_middle(double *candidate, int n, int refused, struct shift *out) {
     out->estimate = statistics_median(candidate, n); /* which sorts them */
     if (refused < 1 || refused > n / 2) return;

@@ -132,6 +132,7 @@ static bool process_has_ended(struct running *r, int *code) {
     return r->ended = true;
 }
 
+/* Notes which processes have ended since the last look, and asks the others to stop where one failed, time is up or a signal came. */
 static void process_processes_look(struct process_watch *w, struct process_end *end) {
     int code = 0;
     for (int i = 0; i < w->n; i++) {

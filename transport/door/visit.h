@@ -7,7 +7,7 @@
 struct visit;
 MUST_CHECK enum error visit_create(struct visit **out);
 void visit_free(struct visit *v);
-/* Connects to "tcp://HOST:PORT" and proves the key; again, after a failure, too. */
+/* Connects to "tcp://HOST:PORT" and proves the key; again, after a failure, too. Gives nng's code; deadline: clock_ns. */
 int visit_connect(struct visit *v, const char *url, const char *key, int64_t deadline);
 /* Room for a message of n bytes; NULL: no memory. */
 uint8_t *visit_room(struct visit *v, size_t n);

@@ -57,6 +57,7 @@ static bool stand_before(const struct tcp_stand *a, const struct tcp_stand *b) {
     return order ? order < 0 : a->rank < b->rank;
 }
 
+/* The sighting with its age as it is now, where s was true at "since" (clock_ns). */
 static struct sighting sighting_now(struct sighting s, int64_t since) {
     s.ago += clock_seconds(clock_ns() - since);
     return s;

@@ -128,6 +128,7 @@ INLINE void give_gradient(int64_t area, const float *restrict x, const float *re
         }
 }
 
+/* dx of a plane from x and dy; l: the numbers of its channels; relu: dy counts only where the output, computed again, is above 0. */
 static void plane_gradient(int64_t area, const float *x, const float *dy, const struct line *l, bool relu, float *dx) {
     if (relu)
         give_gradient(area, x, dy, l, true, dx);

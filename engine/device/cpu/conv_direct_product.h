@@ -55,5 +55,6 @@ void direct_pack_turned(const struct direct_weights *s, const float *w, int64_t 
                         float *to);
 /* 'other': the second row of pairs across; NULL: zeros. */
 void direct_row(const struct direct_row *r, const float *from, const float *other, float *to);
-/* 'rows' packed rows, in place, as half as many of pairs: of each 2 * apart rows, the first 'apart' and the others. */
+/* 'rows' packed rows, in place, as half as many of pairs: of each 2 * apart rows the first 'apart' pair up
+ * with the others, as two bfloats in the room of a float. */
 void direct_pair(int64_t rows, int64_t apart, float *packed);

@@ -60,12 +60,12 @@ INLINE void transform_weights(const vec *w, int from, vec *o, int to) {
     o[5 * to] = w2;
 }
 
-INLINE void transform_weights_back(const vec *u, int from, vec *o, int to) {
-    vec sum_a = u[from] + u[2 * from], less_a = u[from] - u[2 * from];
-    vec sum_b = u[3 * from] + u[4 * from], less_b = u[3 * from] - u[4 * from];
+INLINE void transform_weights_back(const vec *u, int u_stride, vec *o, int o_stride) {
+    vec sum_a = u[u_stride] + u[2 * u_stride], less_a = u[u_stride] - u[2 * u_stride];
+    vec sum_b = u[3 * u_stride] + u[4 * u_stride], less_b = u[3 * u_stride] - u[4 * u_stride];
     o[0] = fused(all(1 / (PA2 * PB2)), u[0], fused(all(GA), sum_a, all(GB) * sum_b));
-    o[to] = fused(all(GA * PA), less_a, all(GB * PB) * less_b);
-    o[2 * to] = fused(all(GA * PA2), sum_a, fused(all(GB * PB2), sum_b, u[5 * from]));
+    o[o_stride] = fused(all(GA * PA), less_a, all(GB * PB) * less_b);
+    o[2 * o_stride] = fused(all(GA * PA2), sum_a, fused(all(GB * PB2), sum_b, u[5 * u_stride]));
 }
 
 /* ---- tiles ---------------------------------------------------------------------------------- */

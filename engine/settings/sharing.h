@@ -87,6 +87,11 @@ struct sharing {
 static inline bool plan_comes_ahead(const struct exchange_plan *p, bool overlap) {
     return p->nafter && (p->after[0].end >= EACH_FORWARD || (p->after[0].end == BEFORE_LAYER && overlap));
 }
+/* How many buckets, from the last layers' on, stay from forward to backward, though backward gathers what left: those that
+ * it asks for while what is on its way ahead of it is still forward's. */
+static inline int plan_stays(bool overlap) {
+    return (overlap ? PLAN_AHEAD : 0) / 2 + 1;
+}
 /* The share of a step in which a stage waits for others: of 'passes' micro-batches. */
 static inline double sharing_bubble(int stages, int64_t passes) {
     return (double)(stages - 1) / (double)(passes + stages - 1);

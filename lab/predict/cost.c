@@ -197,13 +197,14 @@ static void cost_layers(const struct step_cost *c, enum scheme s, const struct g
         int b = backward ? k : c->buckets - 1 - k;
         double share = c->backward > 0 ? (c->ready[b] - (b ? c->ready[b - 1] : 0)) / c->backward : 0;
         double room = v && v->end != BEFORE_LAYER && k > PLAN_AHEAD ? began[k % (PLAN_AHEAD + 1)] : 0;
-        if (v && backward && last) t->weights = fmax(t->weights, t->gradients);
-        if (v) t->weights = fmax(t->weights, c->overlap ? room : t->at) + moves_cost(c, v, 1, s, g, c->bytes[b]);
-        if (v) t->at = fmax(t->at, t->weights);
+        bool gathers = v && !(backward && b < plan_stays(c->overlap));
+        if (gathers && backward && last) t->weights = fmax(t->weights, t->gradients);
+        if (gathers) t->weights = fmax(t->weights, c->overlap ? room : t->at) + moves_cost(c, v, 1, s, g, c->bytes[b]);
+        if (gathers) t->at = fmax(t->at, t->weights);
         began[k % (PLAN_AHEAD + 1)] = t->at;
         t->at += seconds * share;
         if (!last || !c->overlap) continue;
-        if (v) t->gradients = fmax(t->gradients, t->weights);
+        if (gathers) t->gradients = fmax(t->gradients, t->weights);
         t->gradients = fmax(t->gradients, t->at) + moves_cost(c, c->plan->before, c->plan->nbefore, s, g, c->bytes[b]);
     }
 }
@@ -242,11 +243,18 @@ static double cost_move_bytes(enum move_by by, int ranks, int servers) {
     return by == MOVE_ALL_REDUCE ? 2 * others : by == MOVE_NEIGHBOUR ? ranks / 2 * 2 : others;
 }
 
-double cost_bytes(const struct exchange_plan *plan, int64_t every, int passes, int ranks, int servers) {
+double cost_again(const double *bytes, int buckets, bool overlap) {
+    double all = 0, again = 0;
+    for (int b = 0; b < buckets; b++) all += bytes[b], again += b < plan_stays(overlap) ? 0 : bytes[b];
+    return again / all;
+}
+
+double cost_bytes(const struct exchange_plan *plan, int64_t every, int passes, int ranks, int servers, double again) {
     double bytes = 0;
     for (int i = 0; i < plan->nbefore; i++) bytes += cost_move_bytes(plan->before[i].by, ranks, servers);
     for (int i = 0; i < plan->nafter; i++)
         bytes += cost_move_bytes(plan->after[i].by, ranks, servers) *
-                 (plan->after[i].end >= EACH_FORWARD ? passes : 1) / (double)every;
+                 (plan->after[i].end >= EACH_FORWARD ? passes : 1) / (double)every *
+                 (plan->after[i].end == EACH_BACKWARD ? again : 1);
     return bytes;
 }

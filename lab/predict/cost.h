@@ -70,8 +70,9 @@ struct step_cost {
 /* Seconds of a step. s: the scheme of the all-reduces; SCHEMES takes for each bucket the cheapest. */
 double cost_step(const struct step_cost *c, enum scheme s, const struct ground *g);
 /* Bytes that all ranks together send in a step, for each byte of the gradients; passes: that a step
- * is computed in; servers: those that only serve. */
-double cost_bytes(const struct exchange_plan *plan, int64_t every, int passes, int ranks, int servers);
+ * is computed in; servers: those that only serve; again: the share of the weights that backward gathers (cost_again). */
+double cost_bytes(const struct exchange_plan *plan, int64_t every, int passes, int ranks, int servers, double again);
+double cost_again(const double *bytes, int buckets, bool overlap);
 
 /* ---- laws of scaling, fitted to the times t[i] on n[i] devices ---- */
 /* The share p of the work that is divided: t(N) = t(1) ((1 - p) + p / N). NaN: all are on as many devices;

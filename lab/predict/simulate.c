@@ -213,7 +213,7 @@ static enum error replay_layers(struct replay *r, const struct move *v, double s
     for (int k = 0; k < s->buckets; k++) {
         int b = backward ? k : s->buckets - 1 - k;
         double share = s->ready[b] - (b ? s->ready[b - 1] : 0);
-        if (v) TRY(replay_gather(r, v, k, s->bytes[b]));
+        if (v && !(backward && b < plan_stays(r->plan->overlap))) TRY(replay_gather(r, v, k, s->bytes[b]));
         for (int i = 0; i < r->e.size; i++) {
             r->began[(size_t)(k % (PLAN_AHEAD + 1)) * (size_t)r->e.size + (size_t)i] = r->done[i];
             r->done[i] += r->slow[i] * seconds * share;
@@ -316,7 +316,7 @@ static double simulate_stages_bytes(const struct step_shape *s, const struct sim
     int copies = p->net.devices / s->stages.count;
     double borders = 0, gradients = 0;
     for (int k = 0; k < s->stages.count; k++) borders += s->stages.border[k], gradients += s->stages.bytes[k];
-    return 2 * borders * s->passes * copies + cost_bytes(&p->moves, 1, 1, copies, 0) * gradients;
+    return 2 * borders * s->passes * copies + cost_bytes(&p->moves, 1, 1, copies, 0, 1) * gradients;
 }
 
 /* Where there are cores for each rank's two threads, moving bytes is hidden by the ports; fewer do it in turn with
@@ -326,7 +326,9 @@ static double simulate_moving_of(const struct step_shape *s, const struct simula
     if (!p->cores || p->cores >= 2 * ranks || ranks == 1) return 0;
     int cores = p->cores < ranks ? p->cores : ranks;
     if (s->stages.count) return simulate_stages_bytes(s, p) * p->moving / cores;
-    return cost_bytes(&p->moves, p->every, s->passes, ranks, p->servers) * simulate_all_bytes(s) * p->moving / cores;
+    double again = cost_again(s->bytes, s->buckets, p->overlap);
+    return cost_bytes(&p->moves, p->every, s->passes, ranks, p->servers, again) * simulate_all_bytes(s) * p->moving /
+           cores;
 }
 
 /* What the largest bucket takes; of moves that are no all-reduce, the algorithm that they are a part of. */

@@ -106,8 +106,8 @@ static void a_run_follows_the_plan(void **state) {
     double sent = 0;
     for (int i = 0; i < r.ranks; i++) sent += r.sent[i];
     double arena = one.state[0] / 2; /* adam has two slots */
-    double each = cost_bytes(&toy_share.plan, 1, 1, DEVICES, 0) * arena;
-    assert_true(cost_bytes(&toy_share.plan, 1, 1, DEVICES, 0) == 2 * (DEVICES - 1));
+    double each = cost_bytes(&toy_share.plan, 1, 1, DEVICES, 0, 1) * arena;
+    assert_true(cost_bytes(&toy_share.plan, 1, 1, DEVICES, 0, 1) == 2 * (DEVICES - 1));
     assert_near(sent / (double)run_result_stretch(&r), each, 0.02);
     run_settings_free(&alone);
     run_settings_free(&s);

@@ -259,7 +259,34 @@ static void servers_pass_their_parts(void **state) {
     p.servers = p.owners = 16;
     p.overlap = p.streams = ring.overlap = true;
     assert_true(step_of(&p).step < step_of(&ring).step);
-    assert_true(cost_bytes(&p.moves, 1, 1, 20, 4) == 2 * 16);
+    assert_true(cost_bytes(&p.moves, 1, 1, 20, 4, 1) == 2 * 16);
+}
+
+/* Of four units backward gathers the front two again, and three where nothing comes ahead; of one, none. */
+static void last_units_stay_for_backward(void **state) {
+    static const struct step_shape four = {.before = 9e-3,
+                                           .backward = 20e-3,
+                                           .forward = 8e-3,
+                                           .passes = 1,
+                                           .buckets = 4,
+                                           .bytes = {2e5, 2e5, 2e5, 2e5},
+                                           .ready = {0.25, 0.5, 0.75, 1}};
+    static const struct step_shape one = {
+        .before = 9e-3, .backward = 20e-3, .forward = 8e-3, .passes = 1, .buckets = 1, .bytes = {8e5}, .ready = {1}};
+    (void)state;
+    for (int overlap = 0; overlap < 2; overlap++)
+        for (int devices = 2; devices <= 8; devices *= 2) {
+            struct simulate_plan p = plan_of(devices, SCHEME_ring);
+            struct simulated s;
+            p.moves = share_full.plan, p.overlap = overlap;
+            double once = (devices - 1.0) / devices * 8e5 * port.beta;
+            assert_ok(simulate(&four, &p, &s));
+            assert_near(s.port.seconds, (overlap ? 2.5 : 2.75) * once, 1e-6);
+            assert_near(s.step, simulate_formula(&four, &p), 0.03);
+            assert_ok(simulate(&one, &p, &s));
+            assert_near(s.port.seconds, 2 * once, 1e-6);
+            assert_near(s.step, (overlap ? 28e-3 : 29e-3) + 2 * (once + (devices - 1) * port.alpha), 5e-3);
+        }
 }
 
 static void overlap_hides_and_stragglers_show(void **state) {
@@ -423,6 +450,7 @@ int main(void) {
         cmocka_unit_test(steps_follow_the_formulas),
         cmocka_unit_test(the_servers_port_is_the_busiest),
         cmocka_unit_test(servers_pass_their_parts),
+        cmocka_unit_test(last_units_stay_for_backward),
         cmocka_unit_test(overlap_hides_and_stragglers_show),
         cmocka_unit_test(steps_alone_are_added_at_once),
         cmocka_unit_test(four_thousand_devices),

@@ -147,6 +147,17 @@ double report_work(const struct report_cell *base, const struct report_cell *c) 
     return base->batch && c->batch ? (double)c->batch / (double)base->batch : 1;
 }
 
+enum curve_kind { CURVE_TIME, CURVE_SPEEDUP, CURVE_EFFICIENCY, CURVE_KINDS };
+static const struct curve_words {
+    const char *title, *about, *axis;
+    enum plot_unit unit;
+} curve_words[] = {
+    {"Step time", "The time of a step, on a logarithmic axis; thin lines are the model's.", "step time", PLOT_SECONDS},
+    {"Speed-up", "Speed relative to the fewest devices, whose speed-up is 1; the thin line is ideal.",
+     "speed-up, times", PLOT_PLAIN},
+    {"Efficiency", "Speed-up divided by the number of devices relative to the baseline; 100 % is ideal.", "efficiency",
+     PLOT_SHARE},
+};
 struct curve { /* of one side and place */
     double *x, *y, *low, *high, *model;
     int n;
@@ -161,32 +172,33 @@ static enum error time_take_curve(struct report *r, int n, struct curve *v) {
 }
 
 static void time_add_point(const struct report_data *d, const struct report_cell *base, const struct report_cell *c,
-                           bool efficiency, struct curve *v) {
-    double k = report_work(base, c);
-    if (efficiency) k *= (double)base->devices / (double)c->devices;
+                           enum curve_kind kind, struct curve *v) {
+    double k = report_work(base, c), of = c->median_s, model = c->predicted_s;
+    if (kind == CURVE_EFFICIENCY) k *= (double)base->devices / (double)c->devices;
+    if (kind != CURVE_TIME) of = k * base->median_s / of, model = k * base->median_s / model;
     struct comparison i = {.low = NAN, .high = NAN};
-    if (c != base)
+    if (c != base && kind != CURVE_TIME)
         i = statistics_compare(base->step_s, base->nruns, c->step_s, c->nruns, SCALE_RATIO, false, d->confidence);
     v->x[v->n] = (double)c->devices;
-    v->y[v->n] = k * base->median_s / c->median_s;
-    v->low[v->n] = isfinite(i.low) ? k * i.low : v->y[v->n];
-    v->high[v->n] = isfinite(i.high) ? k * i.high : v->y[v->n];
-    v->model[v->n] = c == base ? v->y[v->n] : k * base->median_s / c->predicted_s;
-    v->modelled |= c != base && isfinite(v->model[v->n]);
+    v->y[v->n] = of;
+    v->low[v->n] = isfinite(i.low) ? k * i.low : of;
+    v->high[v->n] = isfinite(i.high) ? k * i.high : of;
+    v->model[v->n] = isfinite(model) && (c != base || kind == CURVE_TIME) ? model : of;
+    v->modelled |= c != base && isfinite(model);
     v->bands &= c == base || isfinite(i.low);
     v->n++;
 }
 
 static enum error side_curve(struct report *r, const struct report_data *d, int side, const char *place,
-                             bool efficiency, struct plot *p) {
+                             enum curve_kind kind, struct plot *p) {
     int index[REPORT_CELLS], n = time_cells_of(d, place, index), base = report_base(d, side, place);
     struct curve v;
     TRY(time_take_curve(r, n + 1, &v));
     if (base < 0) return ERR_NONE;
     if (d->cell[base].devices == 1 && report_find(d, side, place, 1) < 0)
-        time_add_point(d, &d->cell[base], &d->cell[base], efficiency, &v);
+        time_add_point(d, &d->cell[base], &d->cell[base], kind, &v);
     for (int i = 0; i < n; i++)
-        if (d->cell[index[i]].side == side) time_add_point(d, &d->cell[base], &d->cell[index[i]], efficiency, &v);
+        if (d->cell[index[i]].side == side) time_add_point(d, &d->cell[base], &d->cell[index[i]], kind, &v);
     p->series[p->nseries++] = (struct plot_series){.name = d->side[side],
                                                    .x = v.x,
                                                    .y = v.y,
@@ -205,11 +217,11 @@ static enum error side_curve(struct report *r, const struct report_data *d, int 
 }
 
 /* from: devices of what the first side's speed-ups are multiples of. */
-static enum error time_ideal_curve(struct report *r, bool efficiency, double from, const double *x, int n,
+static enum error time_ideal_curve(struct report *r, enum curve_kind kind, double from, const double *x, int n,
                                    struct plot *p) {
     double *y;
     TRY(report_take(r, (size_t)n, sizeof *y, &y));
-    for (int i = 0; i < n; i++) y[i] = efficiency ? 1 : x[i] / from;
+    for (int i = 0; i < n; i++) y[i] = kind == CURVE_EFFICIENCY ? 1 : x[i] / from;
     p->series[p->nseries++] =
         (struct plot_series){.name = "ideal", .x = x, .y = y, .n = n, .colour = PLOT_COLOURS - 1, .model = true};
     return ERR_NONE;
@@ -228,26 +240,24 @@ int report_device_counts(const struct report_data *d, double *x) {
     return n;
 }
 
-static enum error speedup_plot(struct report *r, struct report_section *s, const struct report_data *d,
-                               const char *place, bool efficiency) {
+static enum error curves_plot(struct report *r, struct report_section *s, const struct report_data *d,
+                              const char *place, enum curve_kind kind) {
+    const struct curve_words *words = &curve_words[kind];
     double *x;
     struct plot *p;
     TRY(report_plot(r, s, PLOT_LINE, 2 * d->nsides + 1, &p));
     TRY(report_take(r, REPORT_COUNTS, sizeof *x, &x));
     if (!p) return ERR_NONE;
     int n = report_device_counts(d, x);
-    const char *what = efficiency ? "Efficiency" : "Speed-up";
-    p->title = report_say(r, "%s against devices%s", what, report_in(r, place));
-    p->about = efficiency ? "Speed-up divided by the number of devices relative to the baseline; 100 % is ideal."
-                          : "Speed relative to the fewest devices, whose speed-up is 1; the thin line is ideal.";
+    p->title = report_say(r, "%s against devices%s", words->title, report_in(r, place));
+    p->about = words->about;
     p->x = (struct plot_axis){.label = "devices", .log = true, .tick = x, .nticks = n};
-    p->y = (struct plot_axis){.label = efficiency ? "efficiency" : "speed-up, times",
-                              .unit = efficiency ? PLOT_SHARE : PLOT_PLAIN,
-                              .log = !efficiency,
-                              .zero = true};
-    for (int side = 0; side < d->nsides; side++) TRY(side_curve(r, d, side, place, efficiency, p));
+    p->y = (struct plot_axis){
+        .label = words->axis, .unit = words->unit, .log = kind != CURVE_EFFICIENCY, .zero = kind != CURVE_TIME};
+    for (int side = 0; side < d->nsides; side++) TRY(side_curve(r, d, side, place, kind, p));
+    if (kind == CURVE_TIME) return ERR_NONE;
     int base = report_base(d, 0, place);
-    return time_ideal_curve(r, efficiency, base < 0 ? 1 : (double)d->cell[base].devices, x, n, p);
+    return time_ideal_curve(r, kind, base < 0 ? 1 : (double)d->cell[base].devices, x, n, p);
 }
 
 enum error report_speedup(struct report *r, const struct report_data *d) {
@@ -260,8 +270,8 @@ enum error report_speedup(struct report *r, const struct report_data *d) {
                      "cpu:4]} shows the effect of more devices (engine compare).";
         return ERR_NONE;
     }
-    for (int efficiency = 0; efficiency < 2; efficiency++)
-        for (int i = 0; i < n; i++) TRY(speedup_plot(r, s, d, place[i], efficiency));
+    for (int kind = 0; kind < CURVE_KINDS; kind++)
+        for (int i = 0; i < n; i++) TRY(curves_plot(r, s, d, place[i], kind));
     report_print(r, s,
                  "The speed-up is relative to the same side on one device, over any link. If the side "
                  "has no run on one device, it is relative to another side's; if no side has one, it is "

@@ -169,10 +169,13 @@ static void plots_show_the_numbers(void **state) {
     (void)state;
     assert_ok(report_read(dir, pool, &report));
     const struct plot *p = &section("speedup")->plot[0];
+    assert_int_equal(p->nseries, 3); /* dp, its model, ddp */
+    assert_true(p->series[0].y[0] == 0.010 && p->series[0].y[1] == 0.012 && p->series[1].model);
+    p = &section("speedup")->plot[1];
     assert_int_equal(p->nseries, 4); /* dp, its model, ddp, ideal */
     assert_true(p->series[0].y[0] == 1 && p->series[0].y[1] > 0.83 && p->series[0].y[1] < 0.84);
     assert_true(p->series[1].model && p->series[2].y[1] > 1.66 && p->series[2].y[1] < 1.67);
-    assert_true(section("speedup")->plot[1].series[3].y[1] == 1);
+    assert_true(section("speedup")->plot[2].series[3].y[1] == 1);
     p = &section("time")->plot[0];
     assert_int_equal(p->ncategories, 4);
     assert_string_equal(p->category[2], "dp \xC3\x97 2");
@@ -291,7 +294,7 @@ static void speed_ups_are_of_the_same_work(void **state) {
         "{\"axis\":\"mode\",\"sides\":[\"dp\"],\"cells\":[" OF_MODEL("mlp", 1, "off", RUN("dp1", 100)) "," OF_MODEL(
             "resnet20", 1, "off", RUN("dp1", 20)) "," OF_MODEL("resnet20", 2, "1Gbit", RUN("dp2", 10)) "]}");
     assert_ok(report_read(dir, pool, &report));
-    const struct plot *p = &section("speedup")->plot[2];
+    const struct plot *p = &section("speedup")->plot[5];
     assert_string_equal(p->title, "Speed-up against devices, model resnet20, bandwidth 1Gbit");
     assert_true(p->series[0].n == 2 && p->series[0].y[0] == 1 && p->series[0].y[1] == 2);
 }
@@ -303,7 +306,7 @@ static void speed_ups_begin_at_one(void **state) {
         "{\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"cells\":[" CELL("dp", 2, "dp2", 10, "") "," CELL(
             "ddp", 2, "ddp2", 10, "") "," CELL("dp", 4, "dp2", 8, "") "," CELL("ddp", 4, "ddp2", 5, "") "]}");
     assert_ok(report_read(dir, pool, &report));
-    const struct plot *p = section("speedup")->plot;
+    const struct plot *p = section("speedup")->plot + 1;
     assert_true(p->series[0].y[0] == 1 && p->series[0].y[1] == 1.25);
     assert_true(p->series[1].y[0] == 1 && p->series[1].y[1] == 2);
     assert_true(p->series[2].y[0] == 1 && p->series[2].y[1] == 2); /* ideal */
@@ -589,7 +592,7 @@ static void a_page_has_an_end(void **state) {
     assert_int_equal(s->cut, PLACES - REPORT_PLOTS);
     assert_non_null(strstr(s->text[s->ntexts - 1], "6 more plots"));
     assert_string_equal(s->plot[7].title, "Step time by phase, lr 7");
-    assert_int_equal(section("speedup")->cut, 2 * PLACES - REPORT_PLOTS);
+    assert_int_equal(section("speedup")->cut, 3 * PLACES - REPORT_PLOTS);
     write_as(REPORT_HTML);
 }
 

@@ -75,7 +75,7 @@ enum error team_open(struct team *m, struct trainer *t, const struct place *plac
     p.timeout = c->timeout;
     p.heartbeat = c->heartbeat;
     p.secure = (enum secure)c->secure;
-    p.emulate = (struct emulation){c->emulate.bandwidth, c->emulate.latency};
+    p.emulate = c->emulate.as;
     p.algorithm = strcmp(c->algorithm, "auto") ? c->algorithm : place->algorithm;
     if (p.order == ORDER_TREE && strcmp(p.algorithm, "native") != 0) p.leaves = (int)t->config->batch.shards;
     choose_carrier(t, &p);

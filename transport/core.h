@@ -21,6 +21,7 @@ struct work {
     enum error err;
     _Atomic int state;         /* enum work_state */
     struct device_mark *ready; /* call.ready, where there is an accelerator */
+    int64_t asked, ended;      /* when it was queued, and when it was done (link_time) */
     int64_t *part;             /* copies of the caller's part and send_part: size + 1 entries each */
 };
 

@@ -149,6 +149,17 @@ static enum error group_prove(struct group *g) {
     return err;
 }
 
+/* Those of a subgroup's ranks are lent while it opens. */
+static enum error group_take_numbers(struct group *g) {
+    size_t bytes = (size_t)g->size * sizeof *g->params.emulate.number;
+    if (!g->params.emulate.number) return ERR_NONE;
+    int *own = pool_alloc(g->pool, bytes);
+    if (!own) return ERR_MEMORY;
+    memcpy(own, g->params.emulate.number, bytes);
+    g->params.emulate.number = own;
+    return ERR_NONE;
+}
+
 enum error group_open(const struct group_params *p, struct group **out) {
     const struct placing placing = {{p->order, p->leaves, p->idle}, p->rank, p->size, p->roster};
     void *memory;
@@ -162,6 +173,7 @@ enum error group_open(const struct group_params *p, struct group **out) {
     g->finished.group = g;
     snprintf(g->name, sizeof g->name, "rank %d", p->rank);
     TRY_GOTO(err, pool_create(&g->pool), failed);
+    TRY_GOTO(err, group_take_numbers(g), failed);
     TRY_GOTO(err, group_check_roster(p, g->pool), failed);
     TRY_GOTO(err, places_plan(&g->places, &g->bands, &placing, g->pool), failed);
     TRY_GOTO(err, group_find_algo(g), failed);

@@ -6,6 +6,7 @@
  * thread that runs what it is given in order; or on LANE_AHEAD, a second such thread, so that what is needed soon does
  * not queue after what is not. Across ranks, the sequence of calls must be the same on each lane. */
 #pragma once
+#include "engine/base/emulation.h"
 #include "engine/base/links.h"
 #include "engine/base/memory.h"
 #include "engine/device/runtime.h"
@@ -33,10 +34,10 @@ struct group_params {
     struct recorder *recorder;   /* of this rank; NULL: none */
     bool mail;                   /* messages by tags (group_post) are possible, in its subgroups, too */
     enum secure secure;          /* the same on all ranks */
-    size_t kept; /* bytes of messages that this rank may keep until it asks for them; 0: half of the host's
+    size_t kept;              /* bytes of messages that this rank may keep until it asks for them; 0: half of the host's
                     memory */
-    uint64_t id; /* of the group, the same on all ranks; no two at a time have one */
-    struct emulation emulate;
+    uint64_t id;              /* of the group, the same on all ranks; no two at a time have one */
+    struct emulation emulate; /* its links, too, are borrowed */
     /* How buffers on accelerators travel: "auto" or a name of carriers.def, the same on all ranks. NULL: all buffers
      * are the host's. */
     const char *carrier;

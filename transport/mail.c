@@ -206,6 +206,7 @@ static enum error early_keep(struct group *g, struct early *e) {
     struct letter *l = mail_find_letter(m, e->peer, e->head.tag);
     bool same = l && letter_is_alike(l, &e->head);
     if (same) {
+        l->work.ended = link_time(g->link, LANE_IN);
         letter_deliver(g, l, e->peer, e);
     } else if (!l) {
         *m->last = e;
@@ -258,6 +259,7 @@ static enum error mail_take(struct group *g, int peer) {
     if (!same) return letter_refuse(g, l, peer, &h);
     if (h.count) TRY(collective_receive(&c, peer, l->work.call.buf, h.count, LAND_COPY));
     pthread_mutex_lock(&m->mutex);
+    l->work.ended = link_time(g->link, LANE_IN);
     letter_deliver(g, l, peer, NULL);
     pthread_mutex_unlock(&m->mutex);
     return ERR_NONE;
@@ -417,7 +419,9 @@ bool mail_done(struct work *w) {
 enum error mail_wait(struct work *w, int64_t until, bool *done) {
     struct group *g = w->group;
     struct letter *l = (struct letter *)w;
+    int64_t since = link_time(g->link, LANE_INLINE);
     *done = letter_await(g, l, until);
+    link_waited(g->link, since, *done ? l->work.ended : 0);
     if (!*done) return ERR_NONE;
     enum error err = letter_state(l) == WORK_DONE ? ERR_NONE : g->link->ops->failure(g->link);
     if (err) letter_fail(g, l, l->work.call.root, err);

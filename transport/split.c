@@ -167,6 +167,16 @@ static uint64_t split_id(const struct split *s) {
     return h ^ h >> 29;
 }
 
+/* What the description of emulated links calls the members. */
+static enum error split_number(struct split *s, struct emulation *e) {
+    const int *of = e->number;
+    int *number = pool_alloc(s->pool, (size_t)s->n * sizeof *number);
+    if (!number) return ERR_MEMORY;
+    for (int i = 0; i < s->n; i++) number[i] = of ? of[s->member[i]] : s->member[i];
+    e->number = number;
+    return ERR_NONE;
+}
+
 static enum error split_open(struct split *s, struct group **out) {
     struct group_params p = s->parent->params;
     p.rank = s->me;
@@ -179,6 +189,7 @@ static enum error split_open(struct split *s, struct group **out) {
         p.link = group_is_of_processes(s->parent) ? "shm" : "thread";
     p.carrier = NULL; /* subgroups are of the host's memory */
     p.device = NULL;
+    TRY(split_number(s, &p.emulate));
     p.recorder = NULL; /* it is for one group, whose lanes go on beside this one's */
     TRY(group_open(&p, out));
     (*out)->party = s->party;

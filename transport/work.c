@@ -40,7 +40,9 @@ static void queue_run_first(struct queue *q, bool patient) {
     pthread_mutex_unlock(&q->mutex);
 
     int64_t start = clock_ns();
+    g->link->asked[q->lane] = w->asked;
     w->err = call_run(g, &w->call, patient);
+    w->ended = link_time(g->link, q->lane);
     atomic_fetch_add(&lane->busy_ns, clock_ns() - start);
     atomic_fetch_add(&lane->collectives, 1);
 
@@ -137,6 +139,7 @@ enum error queue_submit(struct group *g, const struct collective *c, struct work
     w->call.part = part_copy(w->part, c->part, g->size + 1);
     w->call.send_part = part_copy(w->part + g->size + 1, c->send_part, g->size + 1);
     if (c->there) TRY(work_mark_ready(g, w));
+    w->asked = link_time(g->link, LANE_INLINE);
     atomic_store(&w->state, WORK_QUEUED);
     pthread_mutex_lock(&q->mutex);
     q->ring[q->next++ % GROUP_WORKS] = w;
@@ -151,8 +154,9 @@ enum error work_wait(struct work *w) {
     if (w == &g->finished) return ERR_NONE;
     bool done;
     if (w->call.lane == LANE_IN) return mail_wait(w, 0, &done);
-    int64_t began = call_clock(g);
+    int64_t began = call_clock(g), since = link_time(g->link, LANE_INLINE);
     if (atomic_load(&w->state) != WORK_DONE) queue_await(g->queues[w->call.lane], w);
+    link_waited(g->link, since, w->ended);
     call_tell(g, &w->call, began, true);
     enum error err = w->err;
     atomic_store(&w->state, WORK_FREE);

@@ -163,17 +163,20 @@ static enum error measure_links(struct advising *g) {
 }
 
 static enum error measure_describe_ports(struct advising *g) {
-    const struct emulate_config *e = &g->settings.config.comm.emulate;
-    struct wire w = g->o->linked ? g->o->link : (struct wire){e->latency, e->bandwidth > 0 ? 1 / e->bandwidth : 0};
+    const struct run_config *c = &g->settings.config;
+    const struct network_plan described = network_described(&c->comm.emulate.as, c->devices.count, run_all_ranks(c));
+    const struct wire w = g->o->linked ? g->o->link : described.outside;
     char text[64];
+    if (!g->o->linked && emulation_on(&described.links))
+        advise_note(&g->notes,
+                    "The advice takes all links to be like the slowest of those that comm.emulate describes.");
     for (int m = 0; m < advise_modes(); m++) g->ask.port[m] = w;
     g->ports = pool_printf(g->pool, "ports of %s", list_wire_text(&w, text));
     return g->ports ? ERR_NONE : ERR_MEMORY;
 }
 
 static bool measure_is_described(const struct advising *g) {
-    const struct emulate_config *e = &g->settings.config.comm.emulate;
-    return g->o->linked || e->bandwidth > 0 || e->latency > 0;
+    return g->o->linked || emulation_on(&g->settings.config.comm.emulate.as);
 }
 
 /* ---- steps ---------------------------------------------------------------------------------- */

@@ -11,9 +11,15 @@
 
 /* ---- one row -------------------------------------------------------------------------------- */
 
-/* Stragglers are another few in every step; on many devices a step has enough of them. */
-static int simulate_steps_of(const struct simulate_options *o, int64_t devices) {
+/* Whether the ports are those that the configuration describes. */
+static bool simulate_describes(const struct simulate_options *o, const struct run_config *c) {
+    return !o->linked && !o->bench && emulation_on(&c->comm.emulate.as);
+}
+
+/* Stragglers are another few in every step, and so is what links delay; on many devices a step has enough of them. */
+static int simulate_steps_of(const struct simulate_options *o, const struct run_config *c, int64_t devices) {
     if (o->steps) return (int)o->steps;
+    if (simulate_describes(o, c) && emulation_draws(&c->comm.emulate.as)) return SIMULATE_DRAWN;
     return o->slow_share > 0 ? (devices <= 256 ? 20 : 3) : 1;
 }
 
@@ -26,13 +32,14 @@ static struct sweep_place simulate_sweep_place_of(const struct simulate_options 
                                        .oversubscription = o->oversubscription,
                                        .outside = o->outside,
                                        .inside = o->inside};
+    if (simulate_describes(o, c)) p.plan.net.links = o->described.links;
     p.plan.near = !o->insided;
     p.plan.cores = (int)o->cores;
     p.plan.moving = o->bench ? 0 : SIMULATE_MOVING; /* what was measured has it */
     p.plan.slow_by = o->slow_by;
     p.plan.slow_share = o->slow_share;
     p.plan.seed = (uint64_t)o->seed;
-    p.plan.steps = simulate_steps_of(o, devices);
+    p.plan.steps = simulate_steps_of(o, c, devices);
     p.overlap = o->overlap;
     if (bucket) p.first = p.cap = bucket;
     p.strong = o->strong;
@@ -107,17 +114,35 @@ static enum error simulate_fill_rows(const struct simulate_options *o, const str
     return ERR_NONE;
 }
 
+/* Takes the links that the configuration describes; entries of comm.emulate.links are about its own ranks. */
+static enum error simulate_take_links(struct simulate_options *o, const struct run_config *c) {
+    const struct emulation *e = &c->comm.emulate.as;
+    int most = run_all_ranks(c), other;
+    o->described = network_described(e, most, most);
+    o->outside = o->described.outside;
+    if (emulation_on(&o->described.links) && (o->per_host > 1 || o->per_rack))
+        return FAIL(ERR_USAGE,
+                    "--per-host and --per-rack are of hosts that are alike, and comm.emulate describes links one "
+                    "by one\n--link describes the ports of such hosts");
+    if (e->count && o->ndevices == 0) o->devices[o->ndevices++] = c->devices.count;
+    for (int i = 0; i < o->ndevices && e->count; i++)
+        if (emulation_find_wrong(e, (int)o->devices[i] + c->sharing.servers, &other) >= 0 && other == LINKS_OF_NOBODY)
+            return FAIL(ERR_USAGE, "--devices: comm.emulate.links is about ranks that %lld devices do not have",
+                        (long long)o->devices[i]);
+    return ERR_NONE;
+}
+
 /* Fills in the options that were not given: as configured, or as is usual. */
 static enum error simulate_options_complete(struct simulate_options *o, const struct run_config *c) {
     static const int64_t usual[] = {1, 2, 4, 8, 16, 64, 256, 1024, 4096};
-    const struct emulate_config *e = &c->comm.emulate;
-    bool emulated = e->bandwidth > 0 || e->latency > 0;
-    if (!o->linked)
-        o->outside = emulated ? (struct wire){e->latency, e->bandwidth > 0 ? 1 / e->bandwidth : 0}
-                              : (struct wire){20e-6, 1 / 1.25e9};
-    if (o->bench) TRY(port_fit_read(o->bench, &o->outside, &o->fit_error));
     o->usual = o->ndevices == 0;
-    for (size_t i = 0; o->usual && i < sizeof usual / sizeof *usual; i++)
+    if (simulate_describes(o, c))
+        TRY(simulate_take_links(o, c));
+    else if (!o->linked)
+        o->outside = (struct wire){20e-6, 1 / 1.25e9};
+    if (o->bench) TRY(port_fit_read(o->bench, &o->outside, &o->fit_error));
+    bool none = o->ndevices == 0;
+    for (size_t i = 0; none && i < sizeof usual / sizeof *usual; i++)
         if (!o->strong || usual[i] <= c->batch.size) o->devices[o->ndevices++] = usual[i];
     for (int i = 0; i < o->ndevices && o->strong; i++)
         if (o->devices[i] > c->batch.size)

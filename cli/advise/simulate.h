@@ -22,7 +22,8 @@ struct simulate_options {
     int64_t per_host, per_rack, cores, steps, seed;
     double oversubscription, slow_share, slow_by, quantile;
     struct wire outside, inside;
-    bool linked, insided; /* --link, --inside were given */
+    struct network_plan described; /* by the configuration */
+    bool linked, insided;          /* --link, --inside were given */
     int strong;
     bool json;
     const char *bench; /* a file of 'engine bench comm --json', or NULL */

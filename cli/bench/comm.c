@@ -249,10 +249,11 @@ static enum error comm_read_size(const char *value, void *out) {
 }
 
 static enum error comm_read_emulated(const char *key, const char *value, struct emulation *e) {
-    static const char *const keys[] = {"bandwidth", "latency"};
+    static const char *const keys[] = {"bandwidth", "latency", "up"};
     if (!strcmp(key, keys[0]) && text_rate(value, &e->bandwidth) && e->bandwidth > 0) return ERR_NONE;
     if (!strcmp(key, keys[1]) && text_seconds(value, &e->latency)) return ERR_NONE;
-    const char *near = text_nearest(key, keys, 2);
+    if (!strcmp(key, keys[2]) && text_rate(value, &e->up) && e->up > 0) return ERR_NONE;
+    const char *near = text_nearest(key, keys, 3);
     if (near && !strcmp(key, near))
         return FAIL(ERR_USAGE, "%s is '%s'\nas in bandwidth=1Gbit,latency=50us", key, value);
     return FAIL(ERR_USAGE, "no key '%s'%s%s%s\nas in bandwidth=1Gbit,latency=50us", key, near ? ", did you mean '" : "",
@@ -293,8 +294,8 @@ static const struct option options[] = {
     {"--iters", "N", "calls for each size; default: as many as fit in --seconds", CONFIG_INT, AT(o.calls), 1, 1e9},
     {"--seconds", "T", "0.2 by default", CONFIG_SECONDS, AT(o.seconds), 0, 3600,
      .wants = "a time up to 1h, such as 0.5 or 200ms"},
-    {"--emulate", "E", "bandwidth=1Gbit,latency=50us: a port for each rank", .at = AT(o.emulate),
-     .read = comm_read_emulation},
+    {"--emulate", "E", "bandwidth=1Gbit,latency=50us: a port for each rank; up=50Mbit: what leaves it",
+     .at = AT(o.emulate), .read = comm_read_emulation},
     {"--secure", "S", "as comm.secure: auto (default), off, sealed or encrypted", CONFIG_ENUM, AT(o.secure),
      .choices = "auto|off|sealed|encrypted"},
     {"--json", NULL, "instead of the table", CONFIG_BOOL, AT(o.json)},

@@ -39,8 +39,9 @@ static void bench_print_head(const struct bench_comm *o, FILE *out) {
     char latency[32];
     fprintf(out, "# %s over %s, %lld rank%s", o->collective->name, o->link->row->name, (long long)o->ranks,
             o->ranks == 1 ? "" : "s");
-    if (o->emulate.bandwidth > 0 || o->emulate.latency > 0) fprintf(out, ", EMULATED ports:");
+    if (emulation_on(&o->emulate)) fprintf(out, ", EMULATED ports:");
     if (o->emulate.bandwidth > 0) fprintf(out, " %g Mbit/s", o->emulate.bandwidth * 8e-6);
+    if (o->emulate.up > 0) fprintf(out, " up %g Mbit/s", o->emulate.up * 8e-6);
     if (o->emulate.latency > 0) fprintf(out, " latency %s", text_of_seconds(o->emulate.latency, latency));
     if (o->secure) fprintf(out, ", %s", o->secure == SECURE_OFF ? "not sealed" : secure_names[o->secure]);
     fprintf(out, "; busbw = algbw * %.4g\n", bench_bus_factor(o->collective, o->ranks));
@@ -90,7 +91,7 @@ static void bench_put_json(const struct bench_comm *o, const struct bench_series
     json_put(j, JSON_TEXT("collective", o->collective->name), JSON_TEXT("link", o->link->row->name),
              JSON_INT("ranks", o->ranks), JSON_TEXT("type", dtype_name(o->type)), JSON_TEXT("op", bench_op_text(o)),
              JSON_TEXT("secure", secure_names[o->secure]), JSON_REAL("emulated_bytes_per_s", o->emulate.bandwidth),
-             JSON_REAL("emulated_latency_s", o->emulate.latency));
+             JSON_REAL("emulated_up_bytes_per_s", o->emulate.up), JSON_REAL("emulated_latency_s", o->emulate.latency));
     json_open(j, "results", '[');
     for (int i = 0; i < n; i++) bench_series_json(o, &series[i], j);
     json_close(j, ']');

@@ -17,7 +17,8 @@ enum rng_purpose {
     RNG_ORDER,
     RNG_INJECT,
     RNG_MIXING,
-    RNG_SPLIT
+    RNG_SPLIT,
+    RNG_LINK
 };
 
 struct rng_key {

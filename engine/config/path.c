@@ -4,6 +4,7 @@
 #include "engine/config/tree.h"
 
 #include "engine/base/file.h"
+#include "engine/base/text.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -51,4 +52,23 @@ enum error tree_path(struct node *at, const char *key, const char *before, struc
     at->given = at->text;
     at->text = *before ? pool_printf(pool, "%s%s", before, full) : full;
     return at->text ? ERR_NONE : ERR_MEMORY;
+}
+
+enum error tree_from_file(struct node *node, const char *key, struct pool *pool, struct config_errors *e) {
+    struct node *name = node && node->kind == NODE_SCALAR ? node : node_get(node, ""), *root;
+    int before = config_errors_count(e), own = name == node ? 0 : node->count, n = 0;
+    if (!name || name->kind != NODE_SCALAR || !text_ends(name->text, ".yaml")) return ERR_NONE;
+    TRY(tree_path(name, key, "", pool, e));
+    enum error err = tree_read(name->text, pool, e, &root);
+    if (err == ERR_MEMORY) return err;
+    if (err && config_errors_count(e) == before) config_error(e, name, false, "'%s': %s", key, error_message());
+    int count = err ? 0 : root->count;
+    struct node **items = pool_alloc(pool, sizeof *items * (size_t)(count + own + 1));
+    if (!items) return ERR_MEMORY;
+    for (int i = 0; i < own; i++)
+        if (node->items[i] != name) items[n++] = node->items[i];
+    for (int i = 0; i < count; i++)
+        if (!own || !node_get(node, root->items[i]->key)) items[n++] = root->items[i];
+    node->kind = NODE_MAP, node->items = items, node->count = n;
+    return ERR_NONE;
 }

@@ -392,18 +392,21 @@ static enum error read_item(struct reader *r, const struct config_variants *v, s
 
 static enum error read_items(struct reader *r, const struct config_field *f, struct node *node, const char *path,
                              struct config_list *out) {
-    if (node->kind != NODE_LIST) return wrong_type(r, node, path, "a list", "");
-    const struct config_variants *v = f->extra;
-    struct config_variant *items = pool_alloc(r->pool, sizeof *items * (size_t)node->count);
+    const struct config_variants *v = f->type == CONFIG_VARIANTS ? f->extra : NULL;
+    const struct config_section *s = f->extra;
+    size_t size = v ? sizeof(struct config_variant) : s->size;
+    if (node->kind != NODE_LIST) return wrong_type(r, node, path, v ? "a list" : "a list of maps", "");
+    char *items = pool_alloc(r->pool, size * (size_t)node->count);
     if (!items) return ERR_MEMORY;
     *out = (struct config_list){node->count, items};
     for (int i = 0; i < node->count; i++) {
         const char *name = pool_printf(r->pool, "%s[%d]", path, i);
+        void *item = items + size * (size_t)i;
         if (!name) return ERR_MEMORY;
-        r->topic = v->topic;
-        TRY(read_item(r, v, node->items[i], name, &items[i]));
+        if (v) r->topic = v->topic;
+        TRY(v ? read_item(r, v, node->items[i], name, item) : read_section(r, s, node->items[i], name, item));
     }
-    r->topic = NULL;
+    if (v) r->topic = NULL;
     return ERR_NONE;
 }
 
@@ -424,6 +427,7 @@ static enum error read_field(struct reader *r, const struct config_field *f, str
         return read_section(r, f->extra, node, path, out);
     case CONFIG_VARIANT:
         return read_variant(r, f, node, path, out);
+    case CONFIG_SECTIONS:
     case CONFIG_VARIANTS:
         return read_items(r, f, node, path, out);
     case CONFIG_NODE:

@@ -23,6 +23,7 @@
  *   ENUMS     struct config_list     of int, as ENUM: a list, or one
  *   STRINGS   struct config_list     of const char *: a list, or one
  *   SECTION   the struct itself      a map; extra: struct config_section
+ *   SECTIONS  struct config_list     of such structs: a list of maps; extra: too
  *   VARIANT   struct config_variant  sgd | {name: sgd, lr: 1}; extra: struct config_variants
  *   VARIANTS  struct config_list     of struct config_variant: [relu, {linear: 10}]; extra: too
  *   NODE      struct node *          anything, which the user of the section reads; extra: the key (const
@@ -46,6 +47,7 @@ enum config_type {
     CONFIG_ENUMS,
     CONFIG_STRINGS,
     CONFIG_SECTION,
+    CONFIG_SECTIONS,
     CONFIG_VARIANT,
     CONFIG_VARIANTS,
     CONFIG_NODE,

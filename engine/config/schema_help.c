@@ -28,7 +28,7 @@ static const struct config_field *find_field(const struct config_section *s, con
  * share. */
 static int tables_of(const struct config_field *f, const struct config_section *tables[NAMES_MAX]) {
     int n = 0;
-    if (f->type == CONFIG_SECTION) tables[n++] = f->extra;
+    if (f->type == CONFIG_SECTION || f->type == CONFIG_SECTIONS) tables[n++] = f->extra;
     if (f->type != CONFIG_VARIANT && f->type != CONFIG_VARIANTS) return n;
     const struct config_variants *v = f->extra;
     if (v->common) tables[n++] = v->common;
@@ -165,6 +165,7 @@ static void show_field(FILE *out, const struct config_field *f, int level, struc
     if (f->type != CONFIG_SECTION) {
         const struct config_variants *v = *f->key ? NULL : f->extra;
         show_line(out, v ? v->name : f->key, f, level, pool);
+        if (f->type == CONFIG_SECTIONS) show_section(out, f->extra, level + 1, pool);
         if (f->type != CONFIG_VARIANT) return;
         if (!v) help_variant(out, f, level);
         show_tables(out, f, level + 1, pool);
@@ -255,7 +256,8 @@ static void walk_field(struct walk *w, const struct config_section *in, const st
     const struct config_variants *v = f->type == CONFIG_VARIANT ? f->extra : NULL;
     const char *path = join_path(w, prefix, *f->key ? f->key : v->name);
     target_set(w, in, path, f, with);
-    int n = f->type == CONFIG_VARIANTS ? 0 : tables_of(f, tables);
+    bool list = f->type == CONFIG_VARIANTS || f->type == CONFIG_SECTIONS;
+    int n = list ? 0 : tables_of(f, tables);
     for (int i = 0; i < n; i++) {
         bool own = v && tables[i] != v->common;
         walk_section(w, tables[i], *f->key ? path : prefix, own ? tables[i]->name : with);

@@ -65,6 +65,9 @@ void tree_drop(struct node *map, const char *path);
  * relative to the working directory, because neither is taken for the other. */
 MUST_CHECK enum error tree_path(struct node *at, const char *key, const char *before, struct pool *pool,
                                 struct config_errors *e);
+/* Where the node is a file's name in .yaml, it becomes the map in that file; where it is a map that holds such a name under
+ * "", the file's keys come beside its own. node may be NULL. Whatever is wrong is added to e. */
+MUST_CHECK enum error tree_from_file(struct node *node, const char *key, struct pool *pool, struct config_errors *e);
 /* Copies a node and all nodes below it; texts are shared. NULL: no memory. */
 struct node *tree_copy(const struct node *root, struct pool *pool);
 /* YAML text that tree_parse reads back to the same tree; with_origin: each scalar's source as a

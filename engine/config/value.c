@@ -148,6 +148,7 @@ static const struct value_kind {
     [CONFIG_SPANS] = {FORM_SPAN, true, .words = "a list of lengths such as [3ep, 5ep]"},
     [CONFIG_ENUMS] = {FORM_WORD, true},
     [CONFIG_STRINGS] = {FORM_TEXT, true, .words = "a text, or a list of them"},
+    [CONFIG_SECTIONS] = {.words = "a list of maps"},
     [CONFIG_VARIANTS] = {.words = "a list"},
     [CONFIG_NODE] = {.words = "a text"},
 };

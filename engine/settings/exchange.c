@@ -136,14 +136,53 @@ static const struct config_field pipeline_fields[] = {
 };
 SECTION(pipeline, "stages", "The layers in stages, on one device each; used in mode pipeline");
 
-static const struct config_field emulate_fields[] = {
-    {"bandwidth", CONFIG_RATE, offsetof(struct emulate_config, bandwidth), "off",
-     "Bandwidth of each device's port, in each direction: 1Gbit", .min = 1, .max = 1e15, .choices = "off"},
-    {"latency", CONFIG_SECONDS, offsetof(struct emulate_config, latency), "0s",
-     "Time that is added to every message: 50us", .min = 0, .max = 60},
+#define USUAL(key) offsetof(struct links_config, value[EMULATED_##key]), "usual", .choices = "usual", .word = -1
+static const struct config_field links_fields[] = {
+    {"ranks", CONFIG_STRINGS, offsetof(struct links_config, ranks), .help = "The ranks at one end: 2, 0-3, [0-3, 8-11]",
+     .required = true, .also = "rank|from"},
+    {"to", CONFIG_STRINGS, offsetof(struct links_config, to), "[]",
+     .help =
+         "The ranks at the other end, which may be the same ones; without it, this is about the ports of 'ranks' and "
+         "about their links to all others"},
+    {"one_way", CONFIG_BOOL, offsetof(struct links_config, one_way), "false",
+     .help = "Only what 'ranks' send to 'to', not what comes back"},
+    {"bandwidth", CONFIG_RATE, USUAL(BANDWIDTH),
+     .help = "Bandwidth of each of these links, which is then the least of that and the ports' at its ends; without "
+             "'to', of the ports of 'ranks'",
+     .min = 1, .max = 1e15},
+    {"up", CONFIG_RATE, USUAL(UP), .help = "Bandwidth of what leaves the ports of 'ranks'; without 'to' only", .min = 1,
+     .max = 1e15},
+    {"latency", CONFIG_SECONDS, USUAL(LATENCY), .help = "Latency of these links", .min = 0, .max = 60},
+    {"jitter", CONFIG_SECONDS, USUAL(JITTER), .help = "Jitter of these links", .min = 0, .max = 60},
+    {"loss", CONFIG_SHARE, USUAL(LOSS), .help = "Share of segments that these links lose", .min = 0, .max = 0.5},
     {.key = NULL},
 };
-static SECTION(emulate, "bandwidth", "Slower links than the real ones, to see the effect of a network");
+static SECTION(links, NULL, "Links that differ from the others");
+#define AS(member) offsetof(struct emulate_config, as.member)
+static const struct config_field emulate_fields[] = {
+    {"bandwidth", CONFIG_RATE, AS(bandwidth), "off", "Bandwidth of each device's port, in each direction: 1Gbit",
+     .min = 1, .max = 1e15, .choices = "off"},
+    {"up", CONFIG_RATE, AS(up), "same",
+     "Bandwidth of what leaves a port, where it is another one than of what comes: "
+     "50Mbit",
+     .min = 1, .max = 1e15, .choices = "same"},
+    {"latency", CONFIG_SECONDS, AS(latency), "0s", "Time that is added to every message: 50us", .min = 0, .max = 60},
+    {"jitter", CONFIG_SECONDS, AS(jitter), "0s",
+     "Mean of a further time that is drawn for every message, from an exponential distribution: 5ms", .min = 0,
+     .max = 60},
+    {"loss", CONFIG_SHARE, AS(loss), "0%",
+     "Share of segments of 1,448 bytes that are lost: each comes a round trip later, and one of the last three of a "
+     "message 200 ms after that",
+     .min = 0, .max = 0.5},
+    {"links", CONFIG_SECTIONS, offsetof(struct emulate_config, links), "[]",
+     .help = "Links and ports that differ from the others: [{ranks: 0-3, to: 4-7, latency: 40ms}, {ranks: 5, up: "
+             "10Mbit}]. Of several that say the same of a link, the last counts",
+     .extra = &links_section},
+    {.key = NULL},
+};
+static SECTION(emulate, "bandwidth",
+               "Slower links than the real ones, to see the effect of a network; a file's name (links.yaml) stands for "
+               "the keys in it");
 
 static const struct config_field comm_fields[] = {
     {"backend", CONFIG_ENUM, offsetof(struct comm_config, backend), "auto",

@@ -1,5 +1,6 @@
 /* How gradients become one update: sections dp, ddp, ps, pipeline and comm. */
 #pragma once
+#include "engine/base/emulation.h"
 #include "engine/config/schema.h"
 
 enum comm_order { COMM_ORDER_AUTO, COMM_ORDER_TREE, COMM_ORDER_RING };
@@ -46,6 +47,11 @@ struct pipeline_config {
     struct config_list stages; /* of const char *: auto, their number, or the first layers of all but the first */
     int schedule;              /* enum pipeline_schedule */
 };
+struct links_config {
+    struct config_list ranks, to; /* of const char *: "3", "0-3" */
+    bool one_way;
+    double value[EMULATED_KEYS];
+};
 struct comm_config {
     int backend;           /* enum comm_backend */
     int link;              /* enum comm_link; 'auto' is resolved by run_settings_load */
@@ -56,7 +62,8 @@ struct comm_config {
     const char *interface; /* address or name; auto */
     int secure;            /* enum secure */
     struct emulate_config {
-        double bandwidth, latency; /* 0: not emulated */
+        struct emulation as;
+        struct config_list links; /* of struct links_config: what 'as' has, as it was written */
     } emulate;
     struct config_variant compress; /* index: enum compress_kind; config: compress_config */
 };

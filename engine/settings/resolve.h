@@ -36,6 +36,8 @@ MUST_CHECK enum error resolve_buckets(struct resolve *r);
 MUST_CHECK enum error resolve_processes(struct resolve *r);
 MUST_CHECK enum error resolve_single(struct resolve *r); /* that its devices are one */
 MUST_CHECK enum error resolve_link(struct resolve *r);
+/* ---- resolve_links.c: the links that comm.emulate describes; ranks are known ---- */
+MUST_CHECK enum error resolve_emulated(struct resolve *r);
 /* Devices of all nodes: as many as a group can hold, a server of its own beside them. */
 int resolve_devices_most(const struct resolve *r);
 void resolve_check_count(struct resolve *r);

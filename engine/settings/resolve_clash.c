@@ -107,7 +107,7 @@ void resolve_backend(struct resolve *r) {
     const struct device_ops *ops = device_find(r->c->devices.kind);
     enum place_kind place = r->c->sharing.place;
     bool peer = c->backend == BACKEND_PEER, nccl = c->backend == BACKEND_NCCL, apart = ops->runtime->apart;
-    bool emulated = c->emulate.bandwidth > 0 || c->emulate.latency > 0, fits = apart && !emulated;
+    bool emulated = emulation_on(&c->emulate.as), fits = apart && !emulated;
     server_place(r, ops);
     resolve_clash(r, (peer || nccl) && !apart, "comm.backend",
                   "comm.backend '{comm.backend}': devices are '{devices}' ({at devices}), whose memory is the host's\n"

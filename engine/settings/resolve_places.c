@@ -282,8 +282,11 @@ static void check_link(struct resolve *r) {
 /* Ranks that another launcher has started find out where they are when they have met. */
 enum error resolve_link(struct resolve *r) {
     struct comm_config *c = &r->c->comm;
+    struct emulation more = c->emulate.as; /* than a latency, which each host adds by its own clock */
+    more.latency = 0;
     check_link(r);
-    resolve_clash(r, c->emulate.bandwidth > 0 && (r->c->run.nodes > 1 || r->c->launched.by), "comm.emulate",
+    resolve_clash(r, (emulation_on(&more) || c->emulate.links.count) && (r->c->run.nodes > 1 || r->c->launched.by),
+                  "comm.emulate",
                   "emulated links need one clock: they stay on one host, with ranks that 'engine run' starts");
     if (c->link != COMM_LINK_AUTO || (r->c->launched.by && r->c->sharing.place == PLACE_PROCESSES)) return ERR_NONE;
     bool ddp = r->c->sharing.place == PLACE_PROCESSES, many = r->c->run.nodes > 1;

@@ -178,6 +178,11 @@ static enum error settings_read_tree(const struct run_ask *ask, struct run_setti
     return ERR_NONE;
 }
 
+/* Links may be described in a file of their own. */
+static enum error expand_links(struct run_settings *s, struct config_errors *e) {
+    return tree_from_file(node_get(node_get(s->tree, "comm"), "emulate"), "comm.emulate", s->pool, e);
+}
+
 /* Settles the settings whose tree has been read: expands it, reads its values and checks them. */
 static enum error settings_settle(const struct run_ask *ask, struct run_settings *s, struct config_errors *e) {
     TRY(settings_add_name(s, ask->path));
@@ -185,6 +190,7 @@ static enum error settings_settle(const struct run_ask *ask, struct run_settings
     TRY(expand_lr_scale(s));
     TRY(plugged_expand(node_get(node_get(s->tree, "comm"), "compress"), compress_variants.name, s->pool));
     TRY(plugged_expand(node_get(s->tree, "optimizer"), optim_variants.name, s->pool));
+    TRY(expand_links(s, e));
     TRY(expand_data(s, e));
     TRY(settings_go_on(config_read(&run_schema, s->tree, s->pool, e, &s->config)));
     struct data_config *data = &s->config.data;
@@ -241,8 +247,9 @@ enum error run_settings_from(struct node *tree, const struct run_ask *ask, struc
                              struct config_errors *e) {
     memset(out, 0, sizeof *out);
     TRY(pool_create(&out->pool));
-    struct node *given = tree_copy(tree, out->pool);
     out->tree = tree;
+    TRY(expand_links(out, e)); /* which are then in 'given' */
+    struct node *given = tree_copy(tree, out->pool);
     if (!given) return ERR_MEMORY;
     enum error err = settings_settle(ask, out, e);
     if (err == ERR_NONE) name_held(given, tree);

@@ -439,6 +439,7 @@ enum error run_resolve(struct run_settings *s, const struct run_ask *ask, struct
     TRY(resolve_order(&r));
     resolve_algorithm(&r);
     TRY(resolve_link(&r));
+    TRY(resolve_emulated(&r));
     TRY(resolve_buckets(&r));
     TRY(resolve_numbers(&r));
     s->mode->check(&r);

@@ -105,11 +105,13 @@ static const char *predict_setting_of(const struct experiment_cell *cell, const 
     return "";
 }
 
-/* Describes the ports that a cell emulates: "emulated 1Gbit, 50us"; "": nothing is sent. */
+/* Describes the ports that a cell emulates: "emulated 1Gbit, 50us", or "emulated links" that differ; "": nothing is
+ * sent. */
 static const char *predict_port_text(const struct compared *c, int cell) {
-    const struct emulate_config *e = &predict_config_of(c, cell)->comm.emulate;
+    const struct emulation *e = &predict_config_of(c, cell)->comm.emulate.as;
     const struct experiment_cell *x = &c->x->cell[cell];
     if (predict_config_of(c, cell)->devices.count == 1) return "";
+    if (emulation_varies(e) || e->up > 0) return "emulated links";
     const char *text =
         pool_printf(c->pool, "emulated%s%s%s%s", e->bandwidth > 0 ? " " : "",
                     e->bandwidth > 0 ? predict_setting_of(x, "comm.emulate.bandwidth") : "", e->latency > 0 ? ", " : "",

@@ -22,6 +22,7 @@ enum error exchange_open(const struct network_plan *p, bool near, int leaves, st
     int per = p->per_host < p->devices ? p->per_host : p->devices;
     leaves = cost_leaves(leaves, p->devices);
     *out = (struct exchange){.size = p->devices, .near = near, .terms = places_terms(leaves, p->devices)};
+    out->plain = emulation_varies(&p->links); /* rounds are not alike */
     out->own = leaves_subtrees(0, leaves_cut(leaves, p->devices, 1));
     out->locals = p->devices % per == 0 ? places_locals(leaves, p->devices, per) : 0;
     size_t n = (size_t)p->devices;

@@ -30,8 +30,7 @@ static struct link link_at(const struct experiment *x, int cell) {
 
 bool link_fit_needed(const struct experiment *x, int cell) {
     const struct run_config *c = &x->cell[cell].settings.config;
-    const struct emulate_config *e = &c->comm.emulate;
-    return !x->cell[cell].start.command && !(e->bandwidth > 0) && !(e->latency > 0) && link_at(x, cell).ranks > 1;
+    return !x->cell[cell].start.command && !emulation_on(&c->comm.emulate.as) && link_at(x, cell).ranks > 1;
 }
 
 /* The file of a cell's measured link, named by the first cell that needs the same link: its digest includes the build. */

@@ -1,12 +1,14 @@
-/* A network of ports, for the simulator. Each device has a port, devices share their host's, hosts their rack's;
- * every port is full duplex and passes one message after the other. A message of n bytes handed over at t
+/* A network of ports, for the simulator: either links as comm.emulate describes them (engine/base/emulation.h), or hosts in
+ * racks. There each device has a port, devices share their host's, hosts their rack's; every port is full duplex and passes
+ * one message after the other. A message of n bytes handed over at t
  *
  *     leaves    from s = max(t, first port is free) to s + n / its rate
  *     passes    each further port on its way from the same time on, or when that is free
  *     has come  when it has passed the last, 'latency' later
  *
- * which is what emulated links do (transport/link/emulate.c) with one port a device. */
+ * which is what emulated links do with one port a device, where all are alike. */
 #pragma once
+#include "engine/base/emulation.h"
 #include "engine/base/error.h"
 #include "lab/predict/cost.h"
 #include <stdint.h>
@@ -18,7 +20,11 @@ struct network_plan {
     double oversubscription; /* a rack's port has the rate of its hosts' together, divided by this */
     struct wire outside;     /* a host's port; latency between hosts */
     struct wire inside;      /* between devices of one host */
+    struct emulation
+        links; /* where it is on, instead of all but 'devices' and 'outside', which is the slowest of them */
 };
+/* The network that the description is of, for so many ranks. */
+struct network_plan network_described(const struct emulation *e, int devices, int ranks);
 enum port_kind { PORT_DEVICE, PORT_HOST, PORT_RACK, PORT_KINDS };
 struct port_state {
     double free[2], busy[2]; /* out, in; seconds */
@@ -29,6 +35,10 @@ struct network {
     int count[PORT_KINDS];
     double byte_time[PORT_KINDS];
     bool shared; /* several devices share a port, so the order of arrival matters */
+    bool links;  /* plan.links is on */
+    /* Of such links: when each is free, (devices, devices), and the messages that each device has sent. */
+    double *link_free;
+    uint64_t *sent;
 };
 MUST_CHECK enum error network_open(const struct network_plan *p, struct network *out);
 void network_close(struct network *n);

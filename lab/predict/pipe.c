@@ -99,16 +99,21 @@ static void pipe_copy_ranks(struct exchange *e, struct exchange *peers, int stag
 static enum error pipe_sum(struct exchange *e, const struct step_stages *s, const struct pipe_copies *how, int stage) {
     struct network_plan net = e->net.plan;
     struct exchange peers;
+    void *number;
     net.devices = e->size / s->count;
+    TRY(memory_alloc((size_t)net.devices * sizeof(int), &number));
+    for (int c = 0; c < net.devices; c++)
+        ((int *)number)[c] = c * s->count + stage; /* without servers, devices are ranks */
+    net.links.number = number;
     double bytes = s->messages[stage] ? s->bytes[stage] / s->messages[stage] : 0;
     const struct ground g = {net.devices, net.devices, net.outside, false, how->leaves};
     enum scheme scheme = how->scheme == SCHEMES ? cost_cheapest(&g, false, bytes) : how->scheme;
-    TRY(exchange_open(&net, false, how->leaves, &peers));
-    enum error err = ERR_NONE;
-    pipe_copy_ranks(e, &peers, s->count, stage, false);
+    enum error err = exchange_open(&net, false, how->leaves, &peers);
+    if (err == ERR_NONE) pipe_copy_ranks(e, &peers, s->count, stage, false);
     for (int i = 0; i < s->messages[stage] && err == ERR_NONE; i++) err = exchange_all_reduce(&peers, scheme, bytes);
-    pipe_copy_ranks(e, &peers, s->count, stage, true);
+    if (err == ERR_NONE) pipe_copy_ranks(e, &peers, s->count, stage, true);
     exchange_close(&peers);
+    memory_free(number);
     return err;
 }
 

@@ -63,16 +63,15 @@ static struct measured_step predict_step_recut(const struct measured_step *m, co
 
 enum error measured_predict(const struct measured_step *m, const struct run_config *c, const struct wire *port,
                             int cores, struct simulated *out, double *formula) {
-    const struct emulate_config *e = &c->comm.emulate;
-    struct wire emulated = {e->latency, e->bandwidth > 0 ? 1 / e->bandwidth : 0};
-    struct simulate_plan p = {
-        .net = {.devices = c->devices.count, .per_host = 1, .oversubscription = 1, .outside = port ? *port : emulated},
-        .cores = cores,
-        .moving = port ? 0 : SIMULATE_MOVING, /* a fitted port has it */
-        .leaves = c->comm.order == COMM_ORDER_RING ? 0 : (int)c->batch.shards,
-        .steps = 1};
+    const struct emulation *e = &c->comm.emulate.as;
+    struct simulate_plan p = {.net = network_described(e, c->devices.count, run_all_ranks(c)),
+                              .cores = cores,
+                              .moving = port ? 0 : SIMULATE_MOVING, /* a fitted port has it */
+                              .leaves = c->comm.order == COMM_ORDER_RING ? 0 : (int)c->batch.shards,
+                              .steps = emulation_draws(e) ? SIMULATE_DRAWN : 1};
     TRY(measured_refuse(c));
-    if (!port && !(e->bandwidth > 0) && !(e->latency > 0) && run_all_ranks(c) > 1)
+    if (port) p.net = (struct network_plan){c->devices.count, 1, .oversubscription = 1, .outside = *port}, p.steps = 1;
+    if (!port && !emulation_on(e) && run_all_ranks(c) > 1)
         return FAIL(ERR_CONFIG, "nothing is known of the ports\ncomm.emulate says what they are like");
     predict_take_sharing(c, &p);
     if (port && p.scheme == SCHEMES && predict_takes_direct(c)) p.scheme = SCHEME_direct;

@@ -19,6 +19,7 @@ struct replay {
     double *weights;      /* of each rank: when it can go on with moves of weights that gradients do not wait for */
     double *slow;
     double *began; /* of each rank, when it began with each of its last layers */
+    int *number;   /* of each device, the rank that comm.emulate.links calls so */
 };
 
 /* ---- devices -------------------------------------------------------------------------------- */
@@ -34,6 +35,17 @@ static enum error simulate_doubles_alloc(int n, double **out) {
     return ERR_NONE;
 }
 
+/* Where servers are apart, ranks begin with them. */
+static enum error replay_number(struct replay *r, struct emulation *links) {
+    void *memory;
+    int ranks = r->workers + r->plan->servers;
+    TRY(memory_alloc((size_t)ranks * sizeof *r->number, &memory));
+    r->number = memory;
+    for (int i = 0; i < ranks; i++) r->number[i] = (i + r->plan->servers) % ranks;
+    links->number = r->number;
+    return ERR_NONE;
+}
+
 /* A server apart is one more device, on another host. */
 static enum error replay_open(struct replay *r, const struct step_shape *shape, const struct simulate_plan *plan) {
     struct network_plan net = plan->net;
@@ -41,10 +53,11 @@ static enum error replay_open(struct replay *r, const struct step_shape *shape, 
     r->crowd = shape->stages.count ? 1 : crowd_of(plan, r->workers); /* stages that wait leave the cores to others */
     r->root = plan->servers ? r->workers : 0;
     net.devices += plan->servers;
+    TRY(replay_number(r, &net.links));
     TRY(exchange_open(&net, plan->near, plan->leaves, &r->e));
     if (plan->servers) r->e.terms = places_terms(cost_leaves(plan->leaves, r->workers), r->workers), r->e.own = 0;
     r->e.servers = plan->servers, r->e.owners = plan->owners;
-    r->e.plain = plan->plain;
+    r->e.plain |= plan->plain;
     TRY(simulate_doubles_alloc(net.devices, &r->start));
     TRY(simulate_doubles_alloc(net.devices, &r->done));
     TRY(simulate_doubles_alloc(2 * net.devices, &r->weights));
@@ -59,6 +72,7 @@ static void replay_close(struct replay *r) {
     memory_free(r->weights);
     memory_free(r->began);
     memory_free(r->slow);
+    memory_free(r->number);
 }
 
 /* ---- a step --------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include "lab/predict/pipe.h"
 
 enum { SIMULATE_DEVICES = 4096, SIMULATE_BUCKETS = 4096 };
+enum { SIMULATE_DRAWN = 60 }; /* steps that show what is drawn, where nothing else says how many */
 
 struct step_shape {  /* of a device that has its cores to itself */
     double before;   /* seconds until the last backward begins: loading, forwards, earlier backwards */
@@ -34,7 +35,7 @@ struct simulate_plan {
     double slow_by;                    /* stragglers: in each step a device computes this many times longer, */
     double slow_share;                 /* with this probability */
     uint64_t seed;
-    int steps;  /* to replay (meetings, where ranks step alone); without stragglers all are alike */
+    int steps;  /* to replay (meetings, where ranks step alone); where nothing is drawn, all are alike */
     bool plain; /* see struct exchange */
 };
 /* What a core of today takes to put a byte into a link in memory, take it out and add it: 0.08 ns. Where links are

@@ -83,12 +83,11 @@ static enum error stale_stats(struct mode *m, struct mode_stats *out) {
 
 static void stale_describe(const struct mode *m, char *line, size_t size) {
     const struct share *a = m->share;
-    const struct emulate_config *e = &a->t->config->comm.emulate;
     char bound[32] = "unbounded";
     if (a->bound != INT64_MAX) snprintf(bound, sizeof bound, "%lld", (long long)a->bound);
     snprintf(line, size, "each gradient by itself over %s%s, %s, staleness %s (gradients %s)",
-             e->bandwidth > 0 || e->latency > 0 ? "emulated " : "", m->place->group.link, m->how->title, bound,
-             a->in_turn ? "in turn" : "in order of arrival");
+             emulation_on(&a->t->config->comm.emulate.as) ? "emulated " : "", m->place->group.link, m->how->title,
+             bound, a->in_turn ? "in turn" : "in order of arrival");
 }
 
 /* ---- the server ---- */

@@ -39,7 +39,7 @@ static struct run_config config_of(const struct share_row *share, int devices) {
                     .cut.cap = 25 << 20},
         .devices = {.kind = "cpu", .count = devices},
         .batch = {.size = 64, .shards = 8, .accumulate = 1},
-        .comm = {.algorithm = "auto", .order = COMM_ORDER_TREE, .emulate = {.bandwidth = 125e6}}};
+        .comm = {.algorithm = "auto", .order = COMM_ORDER_TREE, .emulate.as = {.bandwidth = 125e6}}};
 }
 
 static double predicted(const struct run_config *c, int cores) {
@@ -123,7 +123,7 @@ static void refuses_what_it_does_not_know(void **state) {
     assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);
     assert_non_null(strstr(error_hint(), "ddp.sync.state=local"));
     c = config_of(&share_all_reduce, 2);
-    c.comm.emulate.bandwidth = 0;
+    c.comm.emulate.as.bandwidth = 0;
     assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);
     const struct wire port = {0, 8e-9};
     assert_int_equal(measured_predict(&step, &c, &port, 0, &s, &formula), ERR_NONE);

@@ -426,6 +426,66 @@ static void the_slowest_stage_decides(void **state) {
     free(s);
 }
 
+/* ---- links one by one ----------------------------------------------------------------------- */
+
+static const struct rank_range rank_0 = {0, 0}, rank_1 = {1, 1}, rank_2 = {2, 2};
+
+/* The slow link passes each of 2 (N - 1) messages, one after the other, and what comes later waits for none of them. */
+static void the_slowest_link_of_a_ring_decides(void **state) {
+    const double k = 4e6, rate = 2e6;
+    const struct emulated_links slow = {{1, &rank_0}, {1, &rank_1}, true, {rate, -1, -1, -1, -1}};
+    const struct emulation e = {.bandwidth = 2e7, .latency = 2e-3, .count = 1, .links = &slow};
+    (void)state;
+    for (int n = 3; n <= 9; n += 3) {
+        const struct network_plan p = network_described(&e, n, n);
+        const struct ground g = {n, 1, p.outside, false, 0};
+        double by_hand = 2e-3 + 2 * (n - 1) * k / n / rate;
+        assert_near(exchanged(&p, SCHEME_ring, k), by_hand, 1e-6);
+        assert_near(by_hand, cost_share(SCHEME_ring, &g, k), 0.05);
+    }
+}
+
+static void a_narrow_way_out_is_the_rate(void **state) {
+    const struct emulation e = {.bandwidth = 2e7, .up = 5e6, .latency = 1e-3};
+    const struct network_plan p = network_described(&e, 8, 8);
+    const struct ground g = {8, 1, p.outside, false, 0};
+    (void)state;
+    assert_near(exchanged(&p, SCHEME_ring, 1e6), 14 * (1e-3 + 1e6 / 8 / 5e6), 1e-6);
+    assert_near(cost_share(SCHEME_ring, &g, 1e6), 14 * (1e-3 + 1e6 / 8 / 5e6), 0.01);
+}
+
+/* One after the other, messages take in the mean what their description says. */
+static void what_is_drawn_has_its_mean(void **state) {
+    const struct emulation e = {.bandwidth = 1e7, .latency = 5e-3, .jitter = 2e-3, .loss = 0.01, .seed = 5};
+    const struct network_plan p = network_described(&e, 2, 2);
+    const double bytes = 14480, each = bytes / 1e7 + 5e-3 + 2e-3 + 0.01 * (10 * 10e-3 + 3 * 0.2);
+    struct exchange x;
+    (void)state;
+    assert_int_equal(exchange_open(&p, false, 0, &x), ERR_NONE);
+    for (int i = 0; i < 20000; i++) exchange_neighbours(&x, 0, bytes);
+    assert_near(last(&x), 20000 * 2 * each, 0.03);
+    exchange_close(&x);
+}
+
+/* A server apart is rank 0, and sends all weights to each of two workers; worker 1 of them is rank 2, and sends once. */
+static void servers_come_first_among_ranks(void **state) {
+    const double rate = 1e6;
+    double k = 0, step[2];
+    (void)state;
+    for (int b = 0; b < shape.buckets; b++) k += shape.bytes[b];
+    for (int i = 0; i < 2; i++) {
+        const struct emulated_links slow = {{1, i ? &rank_2 : &rank_0}, {0, NULL}, false, {-1, rate, -1, -1, -1}};
+        const struct emulation e = {.bandwidth = 1e9, .count = 1, .links = &slow};
+        struct simulate_plan p = plan_of(2, SCHEMES);
+        p.net = network_described(&e, 2, 3);
+        p.moves = share_server.plan;
+        p.servers = 1;
+        step[i] = step_of(&p).port.seconds;
+    }
+    assert_near(step[0], 2 * k / rate, 1e-6);
+    assert_near(step[1], k / rate, 1e-6);
+}
+
 static void refuses_what_cannot_be(void **state) {
     (void)state;
     struct simulated s;
@@ -458,6 +518,10 @@ int main(void) {
         cmocka_unit_test(borders_cost_what_is_counted_by_hand),
         cmocka_unit_test(copies_add_their_gradients_at_the_end),
         cmocka_unit_test(the_slowest_stage_decides),
+        cmocka_unit_test(the_slowest_link_of_a_ring_decides),
+        cmocka_unit_test(a_narrow_way_out_is_the_rate),
+        cmocka_unit_test(what_is_drawn_has_its_mean),
+        cmocka_unit_test(servers_come_first_among_ranks),
         cmocka_unit_test(refuses_what_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

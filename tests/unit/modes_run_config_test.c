@@ -485,6 +485,31 @@ static const struct {
     {"comm: {emulate: {bandwidth: fast}}", NULL,
      "c.yaml:1:29: error: 'comm.emulate.bandwidth' must be off or a rate such as 1Gbit or 250MB (a "
      "second), got \"fast\""},
+    {"comm: {emulate: /nowhere/links.yaml}", NULL,
+     "c.yaml:1:17: error: 'comm.emulate': cannot open '/nowhere/links.yaml': No such file or directory"},
+    {"comm: {emulate: {up: 0}}", NULL,
+     "c.yaml:1:22: error: 'comm.emulate.up' must be same or a rate such as 1Gbit or 250MB (a second), got \"0\""},
+    {"comm: {emulate: {loss: 60%}}", NULL, "c.yaml:1:24: error: 'comm.emulate.loss' must be at most 50%, got \"60%\""},
+    {"comm: {emulate: {links: [{to: 1, loss: 1%}]}}", NULL,
+     "c.yaml:1:26: error: 'comm.emulate.links[0].ranks' is missing: it must be a text, or a list of them"},
+    {"comm: {emulate: {links: [{ranks: 0-, loss: 1%}]}}", NULL,
+     "c.yaml:1:34: error: 'ranks' must be a rank or a range of them, got \"0-\""},
+    {"comm: {emulate: {links: [{ranks: [0, 3-1], loss: 1%}]}}", NULL,
+     "c.yaml:1:38: error: 'ranks' must be a rank or a range of them, got \"3-1\""},
+    {"comm: {emulate: {links: [{ranks: 0}]}}", NULL, "c.yaml:1:26: error: these links differ in nothing"},
+    {"comm: {emulate: {links: [{ranks: 0, to: 1, up: 1Mbit}]}}", NULL,
+     "c.yaml:1:44: error: 'up' is a port's, which has no 'to'"},
+    {"comm: {emulate: {links: [{ranks: 0, loss: 1%, one_way: true}]}}", NULL,
+     "c.yaml:1:47: error: 'one_way' does nothing without 'to'"},
+    {"devices: cpu:4\ncomm: {emulate: {links: [{ranks: 2-4, loss: 1%}]}}", NULL,
+     "c.yaml:2:26: error: these links are of a rank that is not there"},
+    {"devices: cpu:4\ncomm: {emulate: {links: [{ranks: 3, to: 3, loss: 1%}]}}", NULL,
+     "c.yaml:2:26: error: these links join no two ranks"},
+    {"devices: cpu:4\ncomm: {emulate: {links: [{ranks: 2, to: 3, loss: 1%}, {ranks: 3, to: 2, loss: 2%}]}}", NULL,
+     "c.yaml:2:26: error: all that this says of links is said again by comm.emulate.links[1], which comes later and "
+     "counts"},
+    {"run: 2\ncomm: {emulate: {loss: 1%}}", NULL,
+     "c.yaml:2:17: error: emulated links need one clock: they stay on one host, with ranks that 'engine run' starts"},
     {"mode: dp\ndp: {server: sharded}\ncomm: {order: ring}", NULL,
      "c.yaml:3:15: error: order 'ring' adds by bucket, which a sharded server (set at 2:14) has "
      "not"},
@@ -691,6 +716,33 @@ static void files(void **state) {
     }
 }
 
+/* Links may stand in a file of their own: keys beside its name count, and a tree that is read holds what was in it. */
+static void links_of_a_file(void **state) {
+    struct fixture *f = *state;
+    save_text("links.yaml",
+              "up: 10Mbit\nlatency: 50ms\nlinks: [{ranks: [0, 2-3], to: 1, loss: 1%}, {ranks: 0, up: 5Mbit}]\n");
+    const char *text = "devices: cpu:4\nseed: 9\ncomm: {emulate: ./links.yaml}\n";
+    const struct emulation *e =
+        &load_good(f, text, "comm.emulate.latency=2ms\ncomm.emulate.jitter=1ms")->comm.emulate.as;
+    assert_true(e->latency == 2e-3 && e->jitter == 1e-3 && e->up == 1.25e6 && e->seed == 9);
+    assert_int_equal(e->count, 2);
+    assert_true(emulation_line(e, 3, 1).loss == 0.01 && emulation_line(e, 2, 3).loss == 0);
+    assert_true(emulation_port(e, 0, true) == 6.25e5 && emulation_port(e, 0, false) == 0);
+    assert_true(e->links[1].value[EMULATED_LATENCY] < 0);
+    struct config_errors *errors;
+    struct run_settings again;
+    const struct run_ask ask = {.modes = mode_kinds(&(int){0}), .algorithms = algorithms};
+    struct node *tree;
+    assert_ok(config_errors_create(&errors));
+    assert_ok(tree_parse(text, strlen(text), "c.yaml", f->s.pool, errors, &tree));
+    assert_ok(tree_set(tree, "comm.emulate.loss=3%", f->s.pool, errors));
+    assert_ok(run_settings_from(tree, &ask, &again, errors));
+    assert_non_null(strstr(again.given, "loss: 3%"));
+    assert_non_null(strstr(again.given, "up: 10Mbit"));
+    run_settings_free(&again);
+    config_errors_free(errors);
+}
+
 /* A folder of MNIST's files is known for what it is. */
 static void data_paths(void **state) {
     struct fixture *f = *state;
@@ -800,6 +852,7 @@ int main(void) {
         TEST(hints),
         TEST(looks),
         TEST(files),
+        TEST(links_of_a_file),
         TEST(data_paths),
         TEST(help),
     };

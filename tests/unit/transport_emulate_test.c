@@ -22,7 +22,7 @@ struct net {
     enum error (*fn)(struct net *n, struct link *l);
     size_t bytes;
     struct meeting *meeting;
-    int64_t start[RANKS], end[RANKS];
+    int64_t start[RANKS], end[RANKS], asked;
 };
 
 static void describe(void *user, int lane, char out[DESCRIBED_MAX]) {
@@ -240,6 +240,31 @@ static void a_ring_has_no_hot_port(void **state) {
                      2 * (size - 1) * (slow.latency + 400000 / slow.bandwidth / size));
 }
 
+static void a_narrow_way_out_is_the_rate(void **state) {
+    (void)state;
+    struct emulation as = {.bandwidth = 80e6, .up = 10e6, .latency = 2e-3};
+    assert_takes((struct net){.size = 2, .as = as, .fn = one_way, .bytes = 40000}, 2e-3 + 10 * 4e-3);
+}
+
+/* All six messages of a ring of four pass the slow link one after the other. */
+static void a_slow_link_decides(void **state) {
+    static const struct rank_range from = {0, 0}, to = {1, 1};
+    const struct emulated_links links = {{1, &from}, {1, &to}, true, {5e6, -1, -1, -1, -1}};
+    struct emulation as = slow;
+    (void)state;
+    as.count = 1;
+    as.links = &links;
+    assert_takes((struct net){.size = 4, .as = as, .fn = ring, .bytes = 400000}, 2e-3 + 6 * 20e-3);
+}
+
+static void what_is_drawn_is_waited_for(void **state) {
+    const struct emulation as = {.latency = 2e-3, .jitter = 3e-3, .loss = 0.1, .seed = 4};
+    double seconds = 0;
+    (void)state;
+    for (int i = 0; i < 20; i++) seconds += 2e-3 + emulation_delay(&as, i % 2, !(i % 2), 100, 0, (uint64_t)i / 2);
+    assert_takes((struct net){.size = 2, .as = as, .fn = ping_pong, .bytes = 100}, seconds);
+}
+
 static void bad_sleep_does_not_add_up(void **state) {
     (void)state;
     struct emulation as = {.bandwidth = 100e6, .latency = 60e-6};
@@ -249,6 +274,45 @@ static void bad_sleep_does_not_add_up(void **state) {
 static void a_barrier_takes_a_latency(void **state) {
     (void)state;
     assert_takes((struct net){.size = 4, .as = {.latency = 3e-3}, .fn = barriers}, 20 * 3e-3);
+}
+
+/* Rank 1 waits, since rank 0 is late and all pipes are full; what it is asked to send afterwards does not make up for
+ * that. */
+static enum error send_after_a_wait(struct net *n, struct link *l) {
+    int64_t stamp = 0;
+    struct outgoing o = {.peer = 0, .data = zeros, .bytes = 100};
+    struct incoming i = {.peer = 1, .bytes = 100, .sink = sink_nothing, .stamp = &stamp};
+    if (l->params.rank == 1) {
+        TRY(move(l, 0, 0, -1, BYTES));
+        n->asked = l->asked[0] = clock_ns();
+        return l->ops->exchange(l, 0, &label, &o, NULL);
+    }
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 20000000}, NULL);
+    TRY(move(l, 0, -1, 1, BYTES));
+    TRY(l->ops->exchange(l, 0, &label, NULL, &i));
+    return stamp >= n->asked ? ERR_NONE : FAIL(ERR_RESULT, "sent %g s before", clock_seconds(n->asked - stamp));
+}
+
+static void nothing_is_sent_before_it_is_asked_for(void **state) {
+    (void)state;
+    double s;
+    assert_ok(net_run(&(struct net){.size = 2, .as = {.latency = 50e-3}, .fn = send_after_a_wait}, &s));
+}
+
+/* A caller that waits for another lane goes on from when that ended, however late it woke. */
+static enum error wake_late(struct net *n, struct link *l) {
+    int64_t now = clock_ns(), ended = now - 5000000;
+    (void)n;
+    link_waited(l, now - 8000000, ended);
+    int64_t time = link_time(l, 0), most = clock_ns() - 5000000;
+    if (time < ended || time > most) return FAIL(ERR_RESULT, "%g s off", clock_seconds(time - ended));
+    return ERR_NONE;
+}
+
+static void who_wakes_late_goes_on_in_time(void **state) {
+    (void)state;
+    double s;
+    assert_ok(net_run(&(struct net){.size = 2, .as = {.latency = 50e-3}, .fn = wake_late}, &s));
 }
 
 /* ---- what else it is ---- */
@@ -342,6 +406,11 @@ int main(void) {
         cmocka_unit_test(a_star_waits_for_its_centre),
         cmocka_unit_test(a_full_pipe_is_not_a_slow_link),
         cmocka_unit_test(a_ring_has_no_hot_port),
+        cmocka_unit_test(a_narrow_way_out_is_the_rate),
+        cmocka_unit_test(a_slow_link_decides),
+        cmocka_unit_test(what_is_drawn_is_waited_for),
+        cmocka_unit_test(nothing_is_sent_before_it_is_asked_for),
+        cmocka_unit_test(who_wakes_late_goes_on_in_time),
         cmocka_unit_test(bad_sleep_does_not_add_up),
         cmocka_unit_test(a_barrier_takes_a_latency),
         cmocka_unit_test(memory_of_peers_is_hidden),

@@ -34,12 +34,3 @@ const char *port_address(const struct port *p);
 /* The address of this host by which it reaches 'towards' ("10.0.0.1:29500", "master:29500"), as
  * text for port_params.interface: what several hosts listen on when none is chosen. */
 MUST_CHECK enum error port_address_towards(const char *towards, char out[ADDRESS_MAX]);
-
-/* Emulated links: every rank has a full-duplex port of that many bytes/s, and a message takes
- * 'latency' seconds longer. */
-struct emulation {
-    double bandwidth, latency; /* 0: unlimited, none; both 0: no emulation */
-};
-static inline bool emulation_on(const struct emulation *e) {
-    return e->bandwidth > 0 || e->latency > 0;
-}

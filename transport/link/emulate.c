@@ -1,22 +1,16 @@
-/* Emulated links: a link of any kind whose ranks have ports of a given rate and delay, so that a laptop shows what a
- * network would.
+/* Emulated links: a link of any kind whose ranks have ports and links as engine/base/emulation.h describes them, so that a
+ * laptop shows what a network would.
  *
- * Each rank has one port, which its lanes share, with a way out and a way in: each passes one message after the
- * other at B bytes/s, and the two do not disturb each other. A message of n bytes that is handed over at time t
- *
- *     leaves        from s = max(t, way out is free) to s + n/B
- *     arrives       from a = max(s + latency, way in is free) to a + n/B
- *
- * so it passes both ports at once (cut-through), and where many send to one, that one's port is what they wait for. The
- * sender's call ends at s + n/B, the receiver's at a + n/B; s travels with the message as its stamp. The bytes
+ * Each rank has one port, which its lanes share. The sender's call ends when the message has left its port, the
+ * receiver's when it has come; when it left, with what delays it, travels with the message as its stamp. The bytes
  * themselves go through the inner link, as fast as it can: meanwhile and afterwards the ranks wait.
  *
  * Time is logical. A thread that waits for T wakes a little later, and were the next message to begin then, a ring of
  * many steps would take longer than it should. So each lane keeps by how much it lags: the next call begins at T plus
- * what the thread did since it woke. What a call costs on the inner link, and the wait for a peer that is late, are no
- * part of it either: when a message is there follows from its stamp. A thread sleeps only when logical time is ahead of
- * the clock. Lag that is more than bad sleep and a full pipe can explain is real and is not made up for; and a barrier
- * begins anew at the clock, so what follows one is never faster than the formulas.
+ * what the thread did since it woke, and a call that was queued never before it was asked for. What a call costs on the inner link, and the
+ * wait for a peer that is late, are no part of it either: when a message is there follows from its stamp. A thread sleeps
+ * only when logical time is ahead of the clock. Lag that is more than bad sleep and a full pipe can explain is real and
+ * is not made up for; and a barrier begins anew at the clock, so what follows one is never faster than the formulas.
  *
  * Memory that peers could reach is hidden, so that every byte passes a port. A link is emulated in its place: it gets a
  * table of its own, in which the functions of this file stand before those that they call. */
@@ -36,12 +30,13 @@ struct emulated {
     struct link_ops ops; /* the link's own, but for those of this file */
     const struct link_ops *inner;
     struct emulation as;
-    int64_t latency;  /* ns */
-    double byte_time; /* ns */
-    bool roomy;       /* each rank of this host has a core to itself */
+    int64_t latency; /* the longest, ns */
+    bool roomy;      /* each rank of this host has a core to itself */
     pthread_mutex_t mutex;
-    int64_t out_free, in_free; /* the port: under the mutex */
+    int64_t out_free, in_free; /* the port, and the link from each rank, which follow: under the mutex */
     int64_t lag[ALL_LANES];    /* of logical time behind the clock, when the last call ended */
+    uint64_t sent[ALL_LANES];  /* messages */
+    int64_t link_free[];
 };
 
 enum { MICROSECOND = 1000, MILLISECOND = 1000 * MICROSECOND };
@@ -49,9 +44,19 @@ static const int64_t forever = INT64_MAX / 64; /* a few may be added */
 
 /* ---- time ---- */
 
-static int64_t logical_now(const struct emulated *e, int lane) {
+static int64_t int64_greater(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+int64_t link_time(const struct link *l, int lane) {
+    const struct emulated *e = l->emulated;
+    if (!e) return 0;
     int64_t most = 2 * MILLISECOND + 2 * e->latency, lag = e->lag[lane];
-    return clock_ns() - (lag < most ? lag : most);
+    return int64_greater(clock_ns() - (lag < most ? lag : most), l->asked[lane]);
+}
+
+void link_waited(struct link *l, int64_t since, int64_t ended) {
+    if (l->emulated) l->emulated->lag[0] = clock_ns() - int64_greater(since, ended);
 }
 
 /* The kernel may wake a thread 50 us late so as to wake several at once; not here. */
@@ -63,11 +68,10 @@ static void thread_sleep_until(int64_t when) {
 }
 
 static enum error message_refuse_long(struct link *l, size_t bytes, int64_t ns) {
-    char n[32], rate[32], time[32], reason[DESCRIBED_MAX * 2];
+    char n[32], time[32], reason[DESCRIBED_MAX * 2];
     snprintf(reason, sizeof reason,
-             "rank %d: a message of %s takes %s on an emulated link of %s/s, more than the timeout of %g s",
-             l->params.rank, text_of_bytes((double)bytes, n), text_of_seconds(clock_seconds(ns), time),
-             text_of_bytes(l->emulated->as.bandwidth, rate), l->params.timeout);
+             "rank %d: a message of %s takes %s on an emulated link, more than the timeout of %g s", l->params.rank,
+             text_of_bytes((double)bytes, n), text_of_seconds(clock_seconds(ns), time), l->params.timeout);
     return l->ops->fail(l, ERR_TIMEOUT, reason);
 }
 
@@ -91,17 +95,18 @@ static enum error call_end_at(struct link *l, int lane, int64_t when) {
 
 /* ---- the port ---- */
 
-static int64_t port_pass_time(const struct emulated *e, size_t bytes) {
-    double ns = ceil((double)bytes * e->byte_time);
+static int64_t emulated_ns(double seconds) {
+    double ns = ceil(seconds * 1e9);
     return ns < (double)forever ? (int64_t)ns : forever;
 }
 
-static int64_t int64_greater(int64_t a, int64_t b) {
-    return a > b ? a : b;
+/* rate: bytes/s; 0: unlimited. */
+static int64_t pass_time(size_t bytes, double rate) {
+    return rate > 0 ? emulated_ns((double)bytes / rate) : 0;
 }
 
-/* Passes a message through one way of the port, not before 'from'; gives when it begins. */
-static int64_t port_pass(struct emulated *e, int64_t *way_free, int64_t from, int64_t takes) {
+/* Passes a message through one way of a port, or a link, not before 'from'; gives when it begins. */
+static int64_t way_pass(struct emulated *e, int64_t *way_free, int64_t from, int64_t takes) {
     pthread_mutex_lock(&e->mutex);
     int64_t begin = int64_greater(from, *way_free);
     *way_free = begin + takes;
@@ -117,17 +122,37 @@ static int64_t message_sent_at(const struct link *l, int peer, int64_t stamp, in
     return far || stamp < 0 || stamp > now + forever ? now : stamp;
 }
 
+/* Gives when it has left, and its stamp. */
+static int64_t message_leave(struct link *l, int lane, int64_t begin, struct outgoing *out) {
+    struct emulated *e = l->emulated;
+    int me = l->params.rank;
+    int64_t takes = pass_time(out->bytes, emulation_port(&e->as, me, true));
+    int64_t leaves = way_pass(e, &e->out_free, begin, takes);
+    double delay = emulation_delay(&e->as, me, out->peer, (double)out->bytes, lane, e->sent[lane]++);
+    out->stamp = leaves + emulated_ns(delay);
+    return leaves + takes;
+}
+
+/* Gives when a message has come that left at 'sent'. */
+static int64_t message_come(struct link *l, int peer, size_t bytes, int64_t sent) {
+    struct emulated *e = l->emulated;
+    int me = l->params.rank;
+    const struct emulated_line line = emulation_line(&e->as, peer, me);
+    int64_t out = pass_time(bytes, emulation_port(&e->as, peer, true)), way = pass_time(bytes, line.bandwidth);
+    int64_t in = pass_time(bytes, emulation_port(&e->as, me, false)), latency = emulated_ns(line.latency);
+    int64_t begin = way_pass(e, &e->link_free[peer], sent, way), end = int64_greater(sent + out, begin + way);
+    return int64_greater(end + latency, way_pass(e, &e->in_free, begin + latency, in) + in);
+}
+
 static enum error emulated_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
                                     const struct incoming *in) {
     struct emulated *e = l->emulated;
-    int64_t begin = logical_now(e, lane), end = begin, stamp = 0;
+    int64_t end = link_time(l, lane), stamp = 0;
     struct outgoing o = {0};
     struct incoming i = {0};
     if (out) {
-        int64_t takes = port_pass_time(e, out->bytes);
         o = *out;
-        o.stamp = port_pass(e, &e->out_free, begin, takes);
-        end = o.stamp + takes;
+        end = message_leave(l, lane, end, &o);
     }
     if (in) {
         i = *in;
@@ -136,9 +161,7 @@ static enum error emulated_exchange(struct link *l, int lane, const struct call 
     TRY(e->inner->exchange(l, lane, label, out ? &o : NULL, in ? &i : NULL));
     int64_t now = clock_ns();
     if (in) {
-        int64_t takes = port_pass_time(e, in->bytes);
-        int64_t sent = message_sent_at(l, in->peer, stamp, now);
-        end = int64_greater(end, port_pass(e, &e->in_free, sent + e->latency, takes) + takes);
+        end = int64_greater(end, message_come(l, in->peer, in->bytes, message_sent_at(l, in->peer, stamp, now)));
         if (in->stamp) *in->stamp = stamp;
     }
     if (clock_seconds(end - now) > l->params.timeout)
@@ -206,19 +229,20 @@ static enum error emulation_check(const struct emulation *as) {
 }
 
 enum error link_emulate(struct link *l, const struct emulation *as) {
+    int size = l->params.size;
     void *memory;
     TRY(emulation_check(as));
-    TRY(memory_alloc(sizeof(struct emulated), &memory));
+    TRY(memory_alloc(sizeof(struct emulated) + (size_t)size * sizeof(int64_t), &memory));
     struct emulated *e = l->emulated = memory;
     e->inner = l->ops;
     e->as = *as;
     e->ops = emulated_ops(l->ops);
-    e->latency = (int64_t)(as->latency * 1e9);
-    e->byte_time = as->bandwidth > 0 ? 1e9 / as->bandwidth : 0;
+    const struct emulated_worst worst = emulation_worst(as, size);
+    e->latency = emulated_ns(worst.latency);
     e->roomy = host_has_cores(&l->params);
     pthread_mutex_init(&e->mutex, NULL);
     l->ops = &e->ops;
-    l->alpha += as->latency;
-    l->beta += e->byte_time * 1e-9;
+    l->alpha += worst.alpha;
+    l->beta += worst.beta;
     return ERR_NONE;
 }

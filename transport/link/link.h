@@ -6,6 +6,7 @@
  * params.mail is set, two for messages by tags (transport/mail.c), on which there is nothing but exchange: what leaves
  * on LANE_OUT comes on LANE_IN. One thread at a time works on a lane. */
 #pragma once
+#include "engine/base/emulation.h"
 #include "engine/base/error.h"
 #include "engine/base/limits.h"
 #include "engine/base/links.h"
@@ -59,6 +60,7 @@ struct link { /* embedded first in each kind's own struct */
     size_t lent_bytes;         /* of a lent memory; set by open, equal on all ranks */
     const char *guard;         /* of messages between hosts: "sealed"; NULL: it has none. Set by open */
     struct emulated *emulated; /* of emulate.c; NULL: the link is as it is */
+    int64_t asked[ALL_LANES];  /* when the lane's queue was given what it does (link_time of lane 0); else 0 */
 };
 
 struct outgoing {
@@ -161,3 +163,7 @@ void sink_copy(void *ctx, size_t offset, const void *data, size_t n);
 
 /* Gives an open link emulated ports (emulate.c). */
 MUST_CHECK enum error link_emulate(struct link *l, const struct emulation *e);
+/* Emulated time for the thread of a lane, which may lag behind the clock (ns); 0: the link is as it is. */
+int64_t link_time(const struct link *l, int lane);
+/* The thread of lane 0 has waited, since that time, for what ended at that time on another lane. */
+void link_waited(struct link *l, int64_t since, int64_t ended);

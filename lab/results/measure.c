@@ -22,6 +22,8 @@ static const struct measure measures[] = {
      .ahead = "has less of it than"},
     {"update", "ms", ABOUT_MACHINE, MEASURE_PHASE, PHASE_UPDATE, .words = "update in a step",
      .ahead = "is faster than"},
+    {"computing", "", ABOUT_MACHINE, MEASURE_COMPUTING, .more_is_better = true, .scale = SCALE_DIFFERENCE,
+     .practical = 0.02, .words = "share of the time that computes", .ahead = "waits less than"},
     {"time", "s", ABOUT_MACHINE, MEASURE_TIME, .words = "training time", .ahead = "is faster than"},
     {"bytes", "bytes", ABOUT_MACHINE, MEASURE_BYTES, .words = "bytes sent by the busiest rank",
      .ahead = "sends less than"},
@@ -108,6 +110,8 @@ double measure_of(const struct measure *m, const struct run_result *r, int64_t w
         return measure_throughput(r, warmup);
     case MEASURE_PHASE:
         return steps > 0 ? r->time_s[m->part] / (double)steps * 1000 : (double)NAN;
+    case MEASURE_COMPUTING:
+        return 1 - r->time_s[PHASE_COMM] / r->time_s[RESULT_TOTAL];
     case MEASURE_TIME: /* a resumed run has neither of all its steps */
         return whole ? r->time_s[RESULT_TOTAL] : (double)NAN;
     case MEASURE_BYTES:

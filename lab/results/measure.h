@@ -19,6 +19,7 @@ struct measure {
         MEASURE_STEP_BEST,    /* the fastest step: the one that others on the machine have disturbed least */
         MEASURE_THROUGHPUT,
         MEASURE_PHASE, /* a step's share of it */
+        MEASURE_COMPUTING,
         MEASURE_TIME,
         MEASURE_BYTES,
         MEASURE_MEMORY,

@@ -222,10 +222,18 @@ static void says_what_is_wrong(void **state) {
     }
     program_run(&p, 10, "simulate", run_dir, "--devices", NULL);
     assert_int_equal(p.code, 64);
-    program_run(&p, 10, "simulate", run_dir, "--set", "mode=ddp", "--set", "devices=cpu:2", "--set", "comm.link=auto",
-                "--set", "comm.compress=fp16", NULL);
-    assert_int_equal(p.code, 78);
-    assert_says(p.err, "--set comm.compress=none");
+    static const char *const unknown[][3] = {
+        {"mode=ddp", "comm.compress=fp16", "comm.compress is not simulated\nhint: --set comm.compress=none"},
+        {"mode=ps", "comm.compress=int8", "comm.compress is not simulated\nhint: --set comm.compress=none"},
+        {"mode=ps", "ps.staleness=1", "ps.staleness is not simulated\nhint: --set ps.staleness=0"},
+        {"mode=dp", "dp={server: dedicated, staleness: 2}",
+         "dp.staleness is not simulated\nhint: --set dp.staleness=0"}};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        program_run(&p, 10, "simulate", run_dir, "--set", unknown[i][0], "--set", "devices=cpu:2", "--set",
+                    "comm.link=auto", "--set", unknown[i][1], NULL);
+        assert_int_equal(p.code, 78);
+        assert_says(p.err, unknown[i][2]);
+    }
     program_run(&p, 10, "simulate", scratch_path("nowhere"), NULL);
     assert_int_equal(p.code, 66);
     program_run(&p, 10, "simulate", run_dir, "--devices", "2,3,6", "--algorithm", "all", "--mode", "ddp", NULL);

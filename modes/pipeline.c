@@ -41,16 +41,23 @@ static bool goes_forward_first(const struct run_config *c) {
     return c->pipeline.schedule == PIPELINE_GPIPE;
 }
 
-static const struct mode_way pipeline_ways[] = {
-    {.name = "gpipe",
-     .words = "gpipe",
-     .set = "pipeline.schedule=gpipe",
-     .unset = "pipeline.schedule=1f1b",
-     .asked = goes_forward_first,
-     .share = &share_stages,
-     .fill = gpipe_fill},
-    {.name = "1f1b", .words = "1f1b", .asked = mode_way_is_left, .share = &share_stages, .fill = pipeline_fill},
-    {0}};
+static const struct mode_way pipeline_ways[] = {{.name = "gpipe",
+                                                 .words = "gpipe, stages",
+                                                 .set = "pipeline.schedule=gpipe",
+                                                 .unset = "pipeline.schedule=1f1b",
+                                                 .asked = goes_forward_first,
+                                                 .share = &share_stages,
+                                                 .counts = "pipeline.stages",
+                                                 .fill = gpipe_fill,
+                                                 .order = 11},
+                                                {.name = "1f1b",
+                                                 .words = "stages",
+                                                 .asked = mode_way_is_left,
+                                                 .share = &share_stages,
+                                                 .counts = "pipeline.stages",
+                                                 .fill = pipeline_fill,
+                                                 .order = 10},
+                                                {0}};
 
 static enum error pipeline_choose(struct resolve *r) {
     mode_take(r, &mode_pipeline);

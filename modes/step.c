@@ -192,11 +192,43 @@ void mode_note(struct mode *m, const char *doing, int64_t step) {
     if (m->team.group) group_note(m->team.group, doing, step);
 }
 
+/* Bytes of this rank's weights: of all, or of those that its part of the model has or borrows. */
+static double arena_bytes(const struct mode *m) {
+    const struct model *model = m->t->model;
+    const struct model_part *part = m->standing->part;
+    int64_t floats = part ? part->end - part->begin : model->arena_floats;
+    for (int i = 0; part && i < model->nparams; i++)
+        if (model_part_borrows(model, part, i)) floats += model->params[i].count;
+    return (double)floats * sizeof(float);
+}
+
+/* What this rank holds. A running mean of the weights counts as weights. */
+static enum error mode_hold(const struct mode *m, struct held *out) {
+    const struct trainer *t = m->t;
+    const struct buckets *b = m->cut;
+    void *memory;
+    TRY(memory_alloc((size_t)(b->count + 1) * sizeof(double), &memory));
+    double *bytes = memory;
+    for (int i = 0; i < b->count; i++) bytes[i] = (double)(b->edge[i + 1] - b->edge[i]) * sizeof(float);
+    const struct held_ask ask = {.plan = &m->how->plan,
+                                 .devices = m->standing->part ? 1 : m->standing->workers,
+                                 .owners = 1,
+                                 .sums = trainer_sums_held(t),
+                                 .arena = arena_bytes(m),
+                                 .bytes = bytes,
+                                 .buckets = b->count};
+    *out = held_find(&ask);
+    memory_free(memory);
+    if (t->arena.average) out->of[HELD_WEIGHTS] *= 2;
+    out->of[HELD_OPTIMIZER] = (double)t->arena.state_bytes;
+    return ERR_NONE;
+}
+
 static enum error mode_stats(struct mode *m, struct mode_stats *out) {
     *out = (struct mode_stats){0};
     TRY(m->ops.stats(m, out));
     team_stats(&m->team, out);
-    return ERR_NONE;
+    return mode_hold(m, &out->held);
 }
 
 static enum error mode_watch(struct mode *m, struct trace_clock *clock) {

@@ -37,7 +37,7 @@ static void advise_put_notes(struct advising *g) {
                     g->ask.cores);
     if (g->emulated)
         advise_note(notes, "Each device has a port of its own. dp is one process on one host: over real ports between "
-                           "hosts only ddp and ps can run.");
+                           "hosts it cannot run, the other modes can.");
     for (int i = 0; i < g->notes.n; i++) advise_note(notes, "%s", g->notes.text[i]);
     advise_note(
         notes,
@@ -50,7 +50,8 @@ static void advise_put_notes(struct advising *g) {
     advise_note(notes,
                 "These are simpler, in this order: fewer devices; the configured precision; single, dp's shared "
                 "server, ddp, dp's sharded "
-                "server, optimizer.shard, dp's dedicated server, ps; no named algorithm; buckets as configured.");
+                "server, optimizer.shard, dp's dedicated server, ps, fsdp, pipeline; no named algorithm; buckets as "
+                "configured.");
 }
 
 /* ---- showing -------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
  * ways that it has simulated. */
 #include "cli/advise/advise.h"
 
+#include "engine/base/file.h"
 #include "engine/base/process.h"
 #include "engine/train/stop.h"
 #include "lab/predict/link_fit.h"
@@ -29,10 +30,9 @@ static enum error measure_config_add(struct advising *g, const char *text) {
 }
 
 /* The first key that the advice leaves out: one that is not simulated, or one by which each device
- * learns from its own samples; and stages, which are not among its ways. */
+ * learns from its own samples. */
 static struct unsimulated measure_left_out(const struct run_config *c) {
     struct unsimulated u = measured_unknown(c);
-    if (c->sharing.plan.staged) return (struct unsimulated){"mode", "ddp"};
     if (u.key || !c->sharing.plan.alone) return u;
     return (struct unsimulated){c->sharing.key, c->sharing.share->without};
 }
@@ -125,26 +125,75 @@ static void measure_decide_memory(struct advising *g) {
     if (g->o->memory) g->ask.memory = (double)g->o->memory;
 }
 
+/* ---- modes ---------------------------------------------------------------------------------- */
+
+/* The way of a mode that is the simplest, on two devices. */
+static struct advise_way measure_plain_way(int m) {
+    const struct mode_row *mode = advise_mode(m);
+    struct advise_way w = {.devices = 2, .mode = m, .way = {.mode = mode, .of = mode->ways, .scheme = SCHEMES}};
+    for (const struct mode_way *way = mode->ways; way->name; way++)
+        if (way->order && (!w.way.of->order || way->order < w.way.of->order)) w.way.of = way;
+    w.way.count = w.way.of->counts ? 2 - w.way.of->servers : 0;
+    return w;
+}
+
+static enum error measure_try_mode(const struct advising *g, int m) {
+    const struct run_config *of = &g->settings.config;
+    const struct advise_way w = measure_plain_way(m);
+    struct cli_config c = g->config;
+    struct run_settings s;
+    const char *sets[ADVISE_SETS + 1];
+    int n;
+    if (way_is_staged(&w.way) && device_find(of->devices.kind)->runtime->apart)
+        return FAIL(ERR_CONFIG, "it sends activations from the host's memory, and the devices are %s",
+                    of->devices.kind);
+    if (measure_has_units(g)) return ERR_NONE; /* there may be only one here */
+    TRY(advise_sets(&g->ask, &w, g->pool, sets, &n));
+    sets[n++] = pool_printf(g->pool, "devices=%s:%lld", of->devices.kind, (long long)advise_computing(&g->ask, &w));
+    for (int i = 0; i < n; i++) TRY(sets[i] ? cli_set(&c, sets[i]) : ERR_MEMORY);
+    enum error err = step_source_read(&c, &s);
+    run_settings_free(&s);
+    return err;
+}
+
+/* A mode that cannot be had beside the configuration's other keys is left out, and said. */
+static enum error measure_modes(struct advising *g) {
+    for (int m = 0; m < advise_modes(); m++) {
+        enum error err = m == advise_alone() ? ERR_NONE : measure_try_mode(g, m);
+        if (err != ERR_NONE && err != ERR_CONFIG) return err;
+        g->ask.without[m] = err != ERR_NONE;
+        if (err != ERR_NONE) advise_note(&g->notes, "Mode %s is left out: %s.", advise_mode(m)->name, error_message());
+    }
+    return ERR_NONE;
+}
+
 /* ---- ports ---------------------------------------------------------------------------------- */
 
-/* Among as many ranks as are checked, or two. */
+/* Among as many ranks as are checked, or two. Modes with the same link have one measurement. */
 static enum error measure_link(struct advising *g, int m) {
     int64_t ranks = g->check ? g->check : 2;
+    const char *mode = advise_mode(m)->name;
     struct cli_config c = g->config;
     struct run_settings s;
     struct link_fit fit;
-    const char *sets[] = {pool_printf(g->pool, "mode=%s", advise_mode(m)->name),
+    const char *sets[] = {pool_printf(g->pool, "mode=%s", mode),
                           pool_printf(g->pool, "devices=%s:%lld", g->settings.config.devices.kind, (long long)ranks)};
-    const char *path = pool_printf(g->pool, "%s/link-%s.json", g->dir, advise_mode(m)->name);
     for (int i = 0; i < 2; i++) TRY(sets[i] ? cli_set(&c, sets[i]) : ERR_MEMORY);
-    enum error err = path ? step_source_read(&c, &s) : ERR_MEMORY;
+    enum error err = step_source_read(&c, &s);
     const struct link l = err == ERR_NONE ? link_of(&s.config) : (struct link){0};
-    if (err == ERR_NONE) advising_progress(g, "measuring link %s among %lld ranks", l.name, (long long)ranks);
-    if (err == ERR_NONE) err = link_measure(&l, ENGINE_ITSELF, path, g->pool);
+    const char *path = pool_printf(g->pool, "%s/link-%s-%s-%d.json", g->dir, l.name ? l.name : "none",
+                                   err == ERR_NONE ? l.algorithm : "", l.ranks);
+    if (err == ERR_NONE && !path) err = ERR_MEMORY;
+    bool known = err == ERR_NONE && file_exists(path);
+    if (err == ERR_NONE && !known) {
+        advising_progress(g, "measuring link %s among %d ranks", l.name, l.ranks);
+        err = link_measure(&l, ENGINE_ITSELF, path, g->pool);
+    }
     if (err == ERR_NONE) err = link_read(&l, path, g->pool, &fit);
     run_settings_free(&s);
-    if (err != ERR_NONE) return error_prefix(err, "the link of %s: ", advise_mode(m)->name);
+    if (err != ERR_NONE) return error_prefix(err, "the link of %s: ", mode);
     g->ask.port[m] = fit.wire;
+    if (known) return ERR_NONE;
     g->ports = pool_printf(g->pool, "%s%s%s (half of its calls within %.0f %%)", g->ports ? g->ports : "",
                            g->ports ? "; " : "", fit.words, fit.off * 100);
     return g->ports ? ERR_NONE : ERR_MEMORY;
@@ -158,7 +207,7 @@ static enum error measure_links(struct advising *g) {
     g->ask.fitted = true;
     g->ask.usual = g->settings.config.comm.order == COMM_ORDER_RING ? SCHEMES : SCHEME_direct;
     for (int m = 0; m < advise_modes(); m++)
-        if (m != advise_alone()) TRY(measure_link(g, m));
+        if (m != advise_alone() && !g->ask.without[m]) TRY(measure_link(g, m));
     return ERR_NONE;
 }
 
@@ -245,6 +294,7 @@ enum error advise_measure(struct advising *g) {
     TRY(measure_count_here(g));
     measure_decide_memory(g);
     g->ask.config = &g->settings.config;
+    if (g->ask.ndevices > 1) TRY(measure_modes(g));
     if (g->emulated) TRY(measure_describe_ports(g));
     TRY(measure_steps(g));
     return g->emulated || g->ask.ndevices == 1 ? ERR_NONE : measure_links(g);

@@ -90,7 +90,7 @@ static int simulate_ways_of(const struct simulate_options *o, const struct run_c
 static bool simulate_fits(const struct way *w, const struct step_source *s, int64_t devices) {
     struct run_config c = s->settings.config;
     c.devices.count = (int)devices;
-    return !w->of->share->plan.staged || staged_fit(&c, s->step.model) == ERR_NONE;
+    return !way_is_staged(w) || staged_fit(&c, s->step.model) == ERR_NONE;
 }
 
 static enum error simulate_fill_rows(const struct simulate_options *o, const struct step_source *s,

@@ -5,7 +5,6 @@
 #include "engine/base/json.h"
 #include "engine/base/memory.h"
 #include "engine/base/text.h"
-#include "lab/predict/held.h"
 #include "lab/predict/staged.h"
 #include "lab/predict/sweep.h"
 #include "modes/bucket.h"
@@ -39,7 +38,7 @@ static enum error memory_find(const struct model_view *v, const struct mode_row 
                                  .devices = c.devices.count,
                                  .owners = sharing_owners(&how, c.devices.count + how.servers),
                                  .serves_apart = how.servers > 0,
-                                 .passes = planned_passes(&c),
+                                 .sums = held_sums(planned_passes(&c)),
                                  .slots = optim_kinds(&kinds)[c.optimizer.kind.index]->nslots,
                                  .arena = (double)v->network.model->arena_floats * sizeof(float),
                                  .bytes = bytes,
@@ -51,7 +50,7 @@ static enum error memory_find(const struct model_view *v, const struct mode_row 
 
 /* Of the stage that holds most, where layers are cut by their operations. */
 static enum error memory_find_staged(const struct model_view *v, const struct mode_row *mode,
-                                     const struct mode_way *way, struct staged_held *out) {
+                                     const struct mode_way *way, struct held *out) {
     const struct model *m = v->network.model;
     struct run_config c = v->settings.config;
     int leaves = cost_leaves((int)c.batch.shards, c.devices.count);
@@ -67,21 +66,20 @@ static enum error memory_find_staged(const struct model_view *v, const struct mo
     return err;
 }
 
-static void memory_print_row(const char *mode, const char *way, const struct held *h, double beside) {
-    const double column[] = {h->weights, h->gathered, h->gradients, h->leaving, h->state, beside, held_all(h) + beside};
-    printf("%-8s  %-22s", mode, *way ? way : "all-reduce");
-    for (size_t i = 0; i < sizeof column / sizeof *column; i++) {
-        char text[32];
-        printf("  %10s", column[i] > 0 ? text_of_bytes(column[i], text) : "-");
-    }
-    printf("\n");
+static void memory_print(const char *mode, const char *way, const struct held *h) {
+    char text[32];
+    printf("%-8s  %-22s", mode, way);
+    for (int i = 0; i < HELD_PARTS; i++)
+        printf("  %11s", !h ? held_keys[i] : h->of[i] > 0 ? text_of_bytes(h->of[i], text) : "-");
+    printf("  %11s\n", h ? text_of_bytes(held_all(h), text) : "all");
 }
 
-static void memory_put_row(struct json *j, const char *mode, const char *way, const struct held *h, double beside) {
-    json_object(
-        j, NULL, JSON_TEXT("mode", mode), JSON_TEXT("way", *way ? way : "all-reduce"), JSON_REAL("weights", h->weights),
-        JSON_REAL("gathered", h->gathered), JSON_REAL("gradients", h->gradients), JSON_REAL("leaving", h->leaving),
-        JSON_REAL("optimizer", h->state), JSON_REAL("activations", beside), JSON_REAL("all", held_all(h) + beside));
+static void memory_put(struct json *j, const char *mode, const char *way, const struct held *h) {
+    json_open(j, NULL, '{');
+    json_put(j, JSON_TEXT("mode", mode), JSON_TEXT("way", way));
+    for (int i = 0; i < HELD_PARTS; i++) json_real(j, held_keys[i], h->of[i]);
+    json_real(j, "all", held_all(h));
+    json_close(j, '}');
 }
 
 /* Whether a way has a row: of the modes that were asked for, and of all modes where the layers can be cut so. */
@@ -94,15 +92,14 @@ static bool memory_has_row(const struct model_view *v, const struct mode_row *mo
 static enum error memory_row(const struct model_view *v, const struct mode_row *mode, const struct mode_way *way,
                              struct json *j) {
     const struct plan *p = v->network.plan;
-    struct staged_held h = {.beside = (double)(p->activations + p->gradients) + (double)p->scratch};
-    if (way->share->plan.staged)
-        TRY(memory_find_staged(v, mode, way, &h));
-    else
-        TRY(memory_find(v, mode, way, &h.held));
+    const char *name = *way->name ? way->name : "all-reduce";
+    struct held h;
+    TRY((way->share->plan.staged ? memory_find_staged : memory_find)(v, mode, way, &h));
+    if (!way->share->plan.staged) h.of[HELD_ACTIVATIONS] = (double)(p->activations + p->gradients) + (double)p->scratch;
     if (j)
-        memory_put_row(j, mode->name, way->name, &h.held, h.beside);
+        memory_put(j, mode->name, name, &h);
     else
-        memory_print_row(mode->name, way->name, &h.held, h.beside);
+        memory_print(mode->name, name, &h);
     return ERR_NONE;
 }
 
@@ -112,10 +109,8 @@ enum error model_memory(const struct model_view *v, struct json *j) {
     if (j)
         json_open(j, "memory", '[');
     else
-        printf(
-            "\nmemory of a device, of %d that share a step:\n%-8s  %-22s  %10s  %10s  %10s  %10s  %10s  %10s  %10s\n",
-            v->settings.config.devices.count, "mode", "way", "weights", "gathered", "gradients", "leaving", "optimizer",
-            "activ.", "all");
+        printf("\nmemory of a device, of %d that share a step:\n", v->settings.config.devices.count);
+    if (!j) memory_print("mode", "way", NULL);
     for (int m = 0; m < n; m++)
         for (const struct mode_way *way = modes[m]->ways; way->name; way++)
             if (memory_has_row(v, modes[m], way)) TRY(memory_row(v, modes[m], way, j));

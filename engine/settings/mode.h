@@ -2,7 +2,7 @@
  * implemented in modes/, one file each; the engine calls them and knows none of them. */
 #pragma once
 #include "engine/base/memory.h"
-#include "engine/settings/sharing.h"
+#include "engine/settings/held.h"
 
 struct resolve;
 struct run_config;
@@ -21,6 +21,7 @@ struct mode_stats {
      * these gradients' weights were given away, in all and at most. Workers: nanoseconds of their
      * steps, and those that they did not compute in. */
     int64_t updates, old, oldest, stepped_ns, waited_ns;
+    struct held held; /* by this rank, but for activations */
 };
 /* What happens in a run: the calls of the trainer, on every rank. */
 struct step_ops {
@@ -72,7 +73,7 @@ struct mode_way {
     bool (*asked)(const struct run_config *c);
     const struct share_row *share;
     int servers;        /* ranks that only serve */
-    const char *counts; /* the key of another number of these, of which advice tries several; NULL: there is none */
+    const char *counts; /* the key of another number of these, or of stages, of which advice tries several; or NULL */
     /* Sets what of sharing follows from the configuration, such as another number of these; NULL: nothing does. */
     void (*fill)(const struct run_config *c, struct sharing *s);
     bool in_one; /* without overlap there is one bucket */

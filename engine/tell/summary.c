@@ -24,6 +24,8 @@ enum error summary_lists(struct summary *s, int ranks, struct pool *pool) {
                               &s->state};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         if (!(*lists[i] = pool_alloc(pool, (size_t)ranks * sizeof **lists[i]))) return ERR_MEMORY;
+    for (int i = 0; i < HELD_PARTS; i++)
+        if (!(s->held[i] = pool_alloc(pool, (size_t)ranks * sizeof **s->held))) return ERR_MEMORY;
     return ERR_NONE;
 }
 
@@ -182,6 +184,9 @@ enum error summary_json(const struct summary *s, struct json *j) {
     if (s->pipeline.stages) json_pipeline(&s->pipeline, j);
     json_list(j, "peak_rss_bytes", s->rss, s->processes);
     json_list(j, "optimizer_bytes", s->state, s->ranks);
+    json_open(j, "held_bytes", '{');
+    for (int i = 0; i < HELD_PARTS; i++) json_list(j, held_keys[i], s->held[i], s->ranks);
+    json_close(j, '}');
     json_string(j, "weights_sha256", s->weights);
     if (*s->average) json_string(j, "ema_sha256", s->average);
     json_put(j, JSON_TEXT("losses_sha256", s->losses), JSON_TEXT("run_id", s->run_id),
@@ -202,13 +207,28 @@ static void print_moved(const struct moved *m, int ranks, const char *form, FILE
             text_of_bytes(rank_most(m->received, ranks), received));
 }
 
+/* "memory of the rank that holds most  77 MB weights, 77 MB gradients, 154 MB optimizer, 1 MB activations: 309 MB" */
+static void print_held(const struct summary *s, FILE *f) {
+    struct held most = {0};
+    char text[32];
+    for (int r = 0; r < s->ranks; r++) {
+        struct held h;
+        for (int i = 0; i < HELD_PARTS; i++) h.of[i] = s->held[i][r];
+        if (held_all(&h) > held_all(&most)) most = h;
+    }
+    fprintf(f, "memory of the rank that holds most ");
+    for (int i = 0, n = 0; i < HELD_PARTS; i++)
+        if (most.of[i] > 0) fprintf(f, "%s %s %s", n++ ? "," : "", text_of_bytes(most.of[i], text), held_keys[i]);
+    fprintf(f, ": %s\n", text_of_bytes(held_all(&most), text));
+}
+
 static void print_bytes(const struct summary *s, FILE *f) {
     char rss[32];
     print_moved(&s->steps_moved, s->ranks, "bytes of steps, busiest rank  %s sent, %s received", f);
     fprintf(f, "   peak memory  %d x %s\n", s->processes, text_of_bytes(rank_most(s->rss, s->processes), rss));
-    if (s->ranks < 2) return;
-    print_moved(&s->start_moved, s->ranks, "  besides: at the start  %s, %s", f);
-    print_moved(&s->paused_moved, s->ranks, "; evaluation and checkpoints  %s, %s\n", f);
+    if (s->ranks > 1) print_moved(&s->start_moved, s->ranks, "  besides: at the start  %s, %s", f);
+    if (s->ranks > 1) print_moved(&s->paused_moved, s->ranks, "; evaluation and checkpoints  %s, %s\n", f);
+    print_held(s, f);
 }
 
 struct cell {

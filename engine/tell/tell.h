@@ -3,6 +3,7 @@
 #include "engine/base/digest.h"
 #include "engine/base/json.h"
 #include "engine/base/limits.h"
+#include "engine/settings/held.h"
 #include "engine/tell/sink.h"
 
 struct job;
@@ -64,6 +65,7 @@ struct summary { /* what the end of a run says */
     /* By the steps; before the first of them (first weights); by evaluation and saving. */
     struct moved steps_moved, start_moved, paused_moved;
     double *rss, *state;        /* of each process, of each rank */
+    double *held[HELD_PARTS];   /* bytes, of each rank */
     double loss_scale;          /* fp16; else 0 */
     int64_t skipped;            /* steps, fp16 */
     const char *loss;           /* where it is not its name alone; else NULL */

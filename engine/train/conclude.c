@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void fill_times(struct run *r, struct summary *s, const double *shared) {
     for (int i = 0; i < PHASES; i++) s->time_s[i] = shared[i];
@@ -14,7 +15,7 @@ static void fill_times(struct run *r, struct summary *s, const double *shared) {
     s->samples_per_s = r->step_ns > 0 ? r->samples / clock_seconds(r->step_ns) : (double)NAN;
 }
 
-enum { PER_RANK = 15 }; /* numbers */
+enum { PER_RANK = 15 + HELD_PARTS }; /* numbers */
 
 /* What all ranks have counted, as gather lays it out. */
 static void share_out(struct summary *s, const double *all) {
@@ -26,12 +27,20 @@ static void share_out(struct summary *s, const double *all) {
         s->start_moved.sent[i] = of[11], s->start_moved.received[i] = of[12];
         s->paused_moved.sent[i] = of[13], s->paused_moved.received[i] = of[14];
         s->rss[i] = of[2], s->state[i] = of[3];
+        for (int k = 0; k < HELD_PARTS; k++) s->held[k][i] = of[15 + k];
         s->dense += of[4], s->packed += of[5];
         for (int k = 0; k < 5; k++) stale[k] += of[6 + k];
     }
     s->stale.mean = stale[0] > 0 ? stale[1] / stale[0] : 0;
     s->stale.most = stale[2];
     s->stale.idle = s->pipeline.waited = stale[3] > 0 ? stale[4] / stale[3] : 0;
+}
+
+/* With their gradients, and scratch. */
+static double activations_bytes(const struct graph *g) {
+    struct graph_info info;
+    graph_info(g, &info);
+    return (double)(info.activation_bytes + info.scratch_bytes);
 }
 
 /* Rank 0's summary needs the others' bytes, memory and (of the first that computes) phases: one sum
@@ -55,6 +64,8 @@ static enum error summary_gather(struct run *r, struct summary *s) {
     mine[9] = (double)stats.stepped_ns, mine[10] = (double)stats.waited_ns;
     mine[11] = (double)r->start.sent, mine[12] = (double)r->start.received;
     mine[13] = (double)r->paused.sent, mine[14] = (double)r->paused.received;
+    if (t->graph) stats.held.of[HELD_ACTIVATIONS] = activations_bytes(t->graph);
+    memcpy(mine + 15, stats.held.of, sizeof stats.held.of);
     if (!err) err = r->step->sum(t->mode, v, n);
     if (!err && t->rank == 0) err = summary_lists(s, ranks, t->job->settings->pool);
     if (!err && t->rank == 0) share_out(s, v + PHASES + 1);

@@ -223,13 +223,23 @@ static enum error open_members(struct trainer *t) {
     return ERR_NONE;
 }
 
+static bool member_has_own(const struct trainer *t, int i) {
+    for (int k = 0; k < GRAD_ARENAS; k++)
+        if (t->feed.members[i].grads == t->arena.grads[k]) return false;
+    return true;
+}
+
 static void close_members(struct trainer *t) {
-    for (int i = 0; t->feed.members && i < t->feed.nshards; i++) {
-        bool leaves = false;
-        for (int k = 0; k < GRAD_ARENAS; k++) leaves = leaves || t->feed.members[i].grads == t->arena.grads[k];
-        if (!leaves) device_free(t->device, t->feed.members[i].grads);
-    }
+    for (int i = 0; t->feed.members && i < t->feed.nshards; i++)
+        if (member_has_own(t, i)) device_free(t->device, t->feed.members[i].grads);
     memory_free(t->feed.members);
+}
+
+int trainer_sums_held(const struct trainer *t) {
+    int n = t->arena.leaving;
+    for (int d = n; d < GRAD_ARENAS; d++) n += t->arena.grads[d] != NULL;
+    for (int i = 0; t->feed.members && i < t->feed.nshards; i++) n += member_has_own(t, i);
+    return n;
 }
 
 /* Opens the arenas of the gradients that leave; they lie side by side, equally many on every rank. */

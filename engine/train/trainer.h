@@ -191,6 +191,8 @@ bool trainer_wants_end(const struct trainer *t);
 bool trainer_meets(const struct trainer *t, int64_t step);
 /* Notes that this rank waited for others in what it computes: that time is PHASE_COMM's. */
 void trainer_waited(struct trainer *t, int64_t ns);
+/* How many arenas of gradients this rank has. */
+int trainer_sums_held(const struct trainer *t);
 /* Adds the time since *mark to a phase and moves the mark to now. */
 void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark);
 /* The position at which a run of leaves begins (base/leaves.h), and the one before it ends. */

@@ -59,9 +59,17 @@ static enum error try_way(const struct advise_ask *a, const struct advise_way *w
     return ERR_NONE;
 }
 
+/* The same of a way that may be impossible: layers cannot be cut into any number of stages. */
+static enum error try_possible(const struct advise_ask *a, const struct advise_way *w, const struct condition *on,
+                               struct advise_row *out, bool *possible) {
+    enum error err = try_way(a, w, on, out);
+    *possible = err == ERR_NONE;
+    return err == ERR_CONFIG && way_is_staged(&w->way) ? ERR_NONE : err;
+}
+
 /* ---- which ways there are ------------------------------------------------------------------- */
 
-enum { WAYS_MOST = 256 };
+enum { WAYS_MOST = 640 };
 struct ways {
     const struct advise_ask *ask;
     int n;
@@ -96,24 +104,36 @@ static void advise_add_all_reduces(struct ways *w, struct advise_way one, bool n
 static void advise_add_servers(struct ways *w, struct advise_way one) {
     bool counts = one.way.of->counts;
     for (int servers = 1; servers <= (counts ? one.devices / 2 : 1); servers *= 2) {
-        one.way.servers = counts ? servers : 0;
+        one.way.count = counts ? servers : 0;
+        ways_add(w, &one);
+    }
+}
+
+/* As many stages as devices, or a half of these, or a half of that, ..., in copies that share the batch. */
+static void advise_add_stages(struct ways *w, struct advise_way one) {
+    one.way.scheme = w->ask->usual;
+    for (int stages = (int)one.devices; stages > 1; stages = stages % 2 ? 0 : stages / 2) {
+        one.way.count = stages;
         ways_add(w, &one);
     }
 }
 
 /* The ways of a mode. A dedicated server leaves the others something to share. In ring order nothing is cut into
- * slices. Some ways cut the arena in another way than buckets. */
+ * slices or stages. Some ways cut the arena in another way than buckets, and stages hardly send these. */
 static void advise_add_mode(struct ways *w, struct advise_way one, int mode, bool named) {
     const struct mode_row *row = advise_mode(mode);
     one.mode = mode;
     for (const struct mode_way *way = row->ways; way->name; way++) {
         one.way = (struct way){row, way, SCHEMES, 0};
-        if (one.bucket && way_sharing(&one.way, w->ask->config).cut.cap) continue;
+        bool staged = way_is_staged(&one.way);
+        if (one.bucket && (staged || way_sharing(&one.way, w->ask->config).cut.cap)) continue;
         bool cut = way->share->plan.update == UPDATE_BY_OWNERS;
         if (!way->order || one.devices < way->servers + (one.devices > 1 ? 2 : 1) ||
             (cut && advise_adds_in_ring(w->ask)))
             continue;
-        if (way_reduces(&one.way))
+        if (staged)
+            advise_add_stages(w, one);
+        else if (way_reduces(&one.way))
             advise_add_all_reduces(w, one, named);
         else
             advise_add_servers(w, one);
@@ -123,7 +143,7 @@ static void advise_add_mode(struct ways *w, struct advise_way one, int mode, boo
 /* On one device there is nothing to share; on several each mode but that one. */
 static void advise_add_modes(struct ways *w, struct advise_way one, bool named) {
     for (int m = 0; m < advise_modes(); m++)
-        if ((m == advise_alone()) == (one.devices == 1)) advise_add_mode(w, one, m, named);
+        if ((m == advise_alone()) == (one.devices == 1) && !w->ask->without[m]) advise_add_mode(w, one, m, named);
 }
 
 /* Sizes of buckets that cut these gradients into more than one, and not into thousands. */
@@ -134,7 +154,7 @@ static void advise_add_cut(struct ways *w, struct advise_way one) {
         if (size != b->cap && bytes / (double)size < 256) {
             one.bucket = size;
             for (int m = 0; m < advise_modes(); m++)
-                if (advise_mode(m)->place == PLACE_PROCESSES) advise_add_mode(w, one, m, true);
+                if (advise_mode(m)->place == PLACE_PROCESSES && !w->ask->without[m]) advise_add_mode(w, one, m, true);
         }
 }
 
@@ -154,7 +174,7 @@ bool advise_simpler(const struct advise_row *a, const struct advise_row *b) {
     if (x->devices != y->devices) return x->devices < y->devices;
     if (!x->measured != !y->measured) return !x->measured;
     if (x->way.of->order != y->way.of->order) return x->way.of->order < y->way.of->order;
-    if (x->way.servers != y->way.servers) return x->way.servers < y->way.servers;
+    if (x->way.count != y->way.count) return x->way.count < y->way.count;
     bool named[2] = {x->way.scheme < SCHEMES, y->way.scheme < SCHEMES};
     if (named[0] != named[1]) return !named[0];
     if (!x->bucket != !y->bucket) return !x->bucket;
@@ -212,8 +232,9 @@ static enum error advise_winner(const struct advise_ask *a, int64_t devices, con
     *out = ADVISE_NONE;
     for (int i = 0; i < w.n; i++) {
         struct advise_row r;
-        TRY(try_way(a, &w.way[i], on, &r));
-        if (r.fits && r.rate > best * (1 + 1e-9)) best = r.rate, *out = w.way[i].mode;
+        bool possible;
+        TRY(try_possible(a, &w.way[i], on, &r, &possible));
+        if (possible && r.fits && r.rate > best * (1 + 1e-9)) best = r.rate, *out = w.way[i].mode;
     }
     return ERR_NONE;
 }
@@ -301,30 +322,58 @@ static enum error advise_turn_over(struct advice *a) {
 
 static enum error advise_find_limits(struct advice *a) {
     const struct advise_row *r = &a->row[a->fastest];
-    struct condition wide = condition_at_batch(a->ask, (double)a->ask->config->batch.size), soon = wide;
+    struct condition wide = condition_at_batch(a->ask, (double)a->ask->config->batch.size), soon = wide, best = wide;
     struct advise_row without;
     double step = r->answer.result.step;
-    for (int m = 0; m < ADVISE_MODES; m++) wide.port[m].beta = 0, soon.port[m].alpha = 0;
+    for (int m = 0; m < ADVISE_MODES; m++)
+        wide.port[m].beta = 0, soon.port[m].alpha = 0, best.port[m] = (struct wire){0, 0};
     a->limits.compute = r->answer.result.compute / step;
     TRY(try_way(a->ask, &r->as, &wide, &without));
     a->limits.bandwidth = fmax(0, 1 - without.answer.result.step / step);
     TRY(try_way(a->ask, &r->as, &soon, &without));
     a->limits.latency = fmax(0, 1 - without.answer.result.step / step);
+    if (!way_is_staged(&r->as.way)) return ERR_NONE;
+    TRY(try_way(a->ask, &r->as, &best, &without));
+    a->limits.bubble = without.answer.result.exposed / step;
     return ERR_NONE;
 }
 
 /* ---- all ------------------------------------------------------------------------------------ */
 
+struct left_out { /* a mode whose layers cannot be cut into stages on some numbers of devices */
+    const char *mode;
+    char on[128], why[512]; /* these numbers; why, on the first */
+};
+
+static enum error advise_try_on(struct advice *a, const struct condition *on, int64_t devices, struct left_out *out) {
+    struct ways w = {.ask = a->ask};
+    bool found = false;
+    const char *refused = NULL;
+    advise_add_all(&w, devices);
+    for (int i = 0; i < w.n; i++) {
+        bool possible;
+        TRY(try_possible(a->ask, &w.way[i], on, &a->row[a->nrows], &possible));
+        a->nrows += possible;
+        found |= possible && way_is_staged(&w.way[i].way);
+        if (possible) continue;
+        refused = w.way[i].way.mode->name;
+        if (!out->mode) snprintf(out->why, sizeof out->why, "%s", error_message());
+    }
+    if (!refused || found) return ERR_NONE;
+    size_t n = strlen(out->on);
+    snprintf(out->on + n, sizeof out->on - n, "%s%lld", n ? ", " : "", (long long)devices);
+    out->mode = refused;
+    return ERR_NONE;
+}
+
 static enum error advise_try_all(struct advice *a) {
     const struct advise_ask *ask = a->ask;
     const struct condition on = condition_at_batch(ask, (double)ask->config->batch.size);
+    struct left_out left = {0};
     a->row = pool_alloc(a->pool, (size_t)ask->ndevices * WAYS_MOST * sizeof *a->row);
     if (!a->row) return ERR_MEMORY;
-    for (int d = 0; d < ask->ndevices; d++) {
-        struct ways w = {.ask = ask};
-        advise_add_all(&w, ask->devices[d]);
-        for (int i = 0; i < w.n; i++) TRY(try_way(ask, &w.way[i], &on, &a->row[a->nrows++]));
-    }
+    for (int d = 0; d < ask->ndevices; d++) TRY(advise_try_on(a, &on, ask->devices[d], &left));
+    if (left.mode) advise_note(&a->notes, "Mode %s is left out on %s devices: %s.", left.mode, left.on, left.why);
     return ERR_NONE;
 }
 

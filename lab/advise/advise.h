@@ -7,7 +7,8 @@
  *   1  fewer devices
  *   2  the precision that is configured, before another
  *   3  single; dp with its shared server; ddp; dp with a sharded server; ddp with optimizer.shard; dp with a dedicated
- *      server, which is one of the devices; ps with servers apart, which are too, the fewer the simpler
+ *      server, which is one of the devices; ps with servers apart, which are too, the fewer the simpler; fsdp that keeps
+ *      weights, and that frees them; pipeline by 1f1b, and by gpipe, the fewer stages the simpler
  *   4  an algorithm that the engine chooses, before one that is named
  *   5  buckets as configured, before others
  *   6  the faster one */
@@ -33,6 +34,7 @@ struct advise_ask {
     } measured[ADVISE_MEASURED];
     int ndevices;
     int64_t devices[ADVISE_DEVICES]; /* ascending; the first is 1 */
+    bool without[ADVISE_MODES];      /* modes that cannot be had here */
     struct wire port[ADVISE_MODES];  /* of each mode's devices */
     bool fitted;                     /* to links of this machine, so that what moves the bytes is in them */
     enum scheme usual; /* of all-reduces, where the engine chooses; SCHEMES: by formula, and others are tried */
@@ -63,9 +65,10 @@ struct advise_turns {
     int n;
     struct advise_turn turn[ADVISE_TURNS];
 };
-/* Shares of a step: what computing takes; what would be saved by ports without end, and by no latency. */
+/* Shares of a step: what computing takes; what would be saved by ports without end, and by no latency; and for which
+ * stages wait for each other though links cost nothing (0: there are none). */
 struct advise_limits {
-    double compute, bandwidth, latency;
+    double compute, bandwidth, latency, bubble;
 };
 struct advise_check { /* a way that has run here, beside what was predicted of that run */
     const char *label;

@@ -16,8 +16,10 @@ static void advice_put_row(const struct advice *a, const char *key, int i, struc
     json_put(j, JSON_TEXT("words", advise_text(a, &r->as)), JSON_TEXT("options", advise_words(a, &r->as)),
              JSON_INT("devices", r->as.devices), JSON_TEXT("mode", advise_mode(r->as.mode)->name));
     const char *set = r->as.way.of->set, *served = set && !strncmp(set, "dp.server=", 10) ? set + 10 : NULL;
+    bool staged = way_is_staged(&r->as.way);
     json_put(j, JSON_TEXT("server", served),
-             JSON_TEXT("algorithm", served || r->as.mode == advise_alone() ? NULL : scheme_name(s->scheme)),
+             JSON_TEXT("algorithm", served || staged || r->as.mode == advise_alone() ? NULL : scheme_name(s->scheme)),
+             JSON_REAL("stages", staged ? r->as.way.count : (double)NAN),
              JSON_REAL("bucket_bytes", r->as.bucket ? (double)r->as.bucket : (double)NAN),
              JSON_TEXT("precision", a->ask->measured[r->as.measured].precision), JSON_REAL("step_s", s->step),
              JSON_REAL("compute_s", s->compute), JSON_REAL("comm_exposed_s", s->exposed),

@@ -71,6 +71,7 @@ static void advice_say_limits(struct report *r, struct report_section *s, const 
     if (best->as.devices > 1)
         words = report_say(r, "%s, endless bandwidth would save %.0f %%, no latency %.0f %%", words, l->bandwidth * 100,
                            l->latency * 100);
+    if (l->bubble > 0) words = report_say(r, "%s; stages wait for each other for %.0f %%", words, l->bubble * 100);
     if (p->seconds > 0)
         words = report_say(r, "%s; the busiest port (%s %d, %s) is busy for %.0f %% of it", words, ports[p->kind],
                            p->which, p->way ? "in" : "out", best->answer.result.busy * 100);

@@ -18,7 +18,7 @@ const char *advise_text(const struct advice *a, const struct advise_way *w) {
                 : snprintf(text, sizeof text, "%lld devices, %s", (long long)w->devices, advise_mode(w->mode)->name);
     size_t room = sizeof text;
     if (w->way.of->words) n += snprintf(text + n, room - (size_t)n, ", %s", w->way.of->words);
-    if (w->way.servers > 1) n += snprintf(text + n, room - (size_t)n, " (%d)", w->way.servers);
+    if (w->way.count > 1) n += snprintf(text + n, room - (size_t)n, " (%d)", w->way.count);
     if (way_is_named(a->ask, w)) n += snprintf(text + n, room - (size_t)n, ", %s", scheme_name(w->way.scheme));
     if (w->bucket)
         n += snprintf(text + n, room - (size_t)n, ", buckets of %s", text_of_bytes((double)w->bucket, bytes));
@@ -35,7 +35,7 @@ enum error advise_sets(const struct advise_ask *a, const struct advise_way *w, s
     *n = 0;
     out[(*n)++] = pool_printf(pool, "mode=%s", advise_mode(w->mode)->name);
     if (way->set && !way->asked(c)) out[(*n)++] = way->set;
-    if (w->way.servers) out[(*n)++] = pool_printf(pool, "%s=%d", way->counts, w->way.servers);
+    if (w->way.count) out[(*n)++] = pool_printf(pool, "%s=%d", way->counts, w->way.count);
     for (int m = 0; m < advise_modes(); m++) /* what the configuration asks of another way */
         for (const struct mode_way *other = advise_mode(m)->ways; other->name; other++)
             if (other->unset && other != way && other->asked(c) && *n < 4) out[(*n)++] = other->unset;

@@ -57,13 +57,14 @@ static void pipe_compute(struct pipe *p, int rank, double ends) {
     p->came[t.backward][(size_t)(rank + step) * (size_t)p->passes + (size_t)t.pass] = way.came;
 }
 
-/* What ends first is computed first, so messages pass a port in the order of time. */
-static enum error pipe_run(struct pipe *p) {
-    int64_t turns = 2 * (int64_t)p->passes * p->e->size;
+/* What ends first is computed first, so messages pass a port in the order of time; copies have no port in common. */
+static enum error pipe_run(struct pipe *p, int copy) {
+    int stages = p->stages->count;
+    int64_t turns = 2 * (int64_t)p->passes * stages;
     for (; turns > 0; turns--) {
         int first = 0;
         double least = INFINITY;
-        for (int r = 0; r < p->e->size; r++) {
+        for (int r = copy * stages; r < (copy + 1) * stages; r++) {
             double ends = pipe_ends(p, r);
             if (ends < least) least = ends, first = r;
         }
@@ -81,7 +82,8 @@ static enum error pipe_pass(struct exchange *e, const struct step_stages *s, int
     struct pipe p = {e, s, passes, slow, NULL, {memory, (double *)memory + n}};
     p.turn = (int *)(void *)(p.came[1] + n);
     for (size_t i = 0; i < 2 * n; i++) p.came[0][i] = INFINITY;
-    enum error err = pipe_run(&p);
+    enum error err = ERR_NONE;
+    for (int c = 0; c < e->size / s->count && err == ERR_NONE; c++) err = pipe_run(&p, c);
     memory_free(memory);
     return err;
 }

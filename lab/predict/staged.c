@@ -123,23 +123,23 @@ static enum error staged_beside(const struct staged_ask *a, const struct model_p
     return err;
 }
 
-enum error staged_hold(const struct staged_ask *a, struct staged_held *out) {
+enum error staged_hold(const struct staged_ask *a, struct held *out) {
     const struct run_config *c = a->config;
     struct staged_cut cut;
-    *out = (struct staged_held){.stage = -1};
+    *out = (struct held){0};
     TRY(staged_cut_find(a, &cut));
     for (int s = 0; s < cut.stages; s++) {
         const struct model_part part = staged_part_of(a, &cut, s);
         const struct held_ask ask = {.plan = &share_stages.plan,
                                      .devices = 1,
                                      .owners = 1,
-                                     .passes = cut.passes,
+                                     .sums = held_sums(cut.passes),
                                      .slots = optim_kinds(&(int){0})[c->optimizer.kind.index]->nslots,
                                      .arena = (double)(part.end - part.begin) * sizeof(float)};
-        struct staged_held h = {s, held_find(&ask), 0};
+        struct held h = held_find(&ask);
         int kept = pipe_ahead(cut.stages, c->sharing.ahead, cut.passes, s) + 1;
-        TRY(staged_beside(a, &part, kept, &h.beside));
-        if (out->stage < 0 || held_all(&h.held) + h.beside > held_all(&out->held) + out->beside) *out = h;
+        TRY(staged_beside(a, &part, kept, &h.of[HELD_ACTIVATIONS]));
+        if (held_all(&h) > held_all(out)) *out = h;
     }
     return ERR_NONE;
 }

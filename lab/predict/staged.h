@@ -1,7 +1,7 @@
 /* Mode pipeline, predicted: which layers each stage has, and what it computes, sends and holds (the essay:
  * modes/pipeline.c). */
 #pragma once
-#include "lab/predict/held.h"
+#include "engine/settings/held.h"
 #include "lab/predict/measured.h"
 
 /* Whether the devices of the configuration can share the layers as it asks for; ERR_CONFIG says why not. Fills in the
@@ -18,9 +18,5 @@ struct staged_ask {
 MUST_CHECK enum error staged_shape(const struct staged_ask *a, const struct measured_step *m, double batches,
                                    const struct cutting *cut, struct step_shape *out);
 
-struct staged_held { /* by the stage that holds the most */
-    int stage;
-    struct held held;
-    double beside; /* activations of the micro-batches that it keeps, buffers, scratch */
-};
-MUST_CHECK enum error staged_hold(const struct staged_ask *a, struct staged_held *out);
+/* What the stage holds that holds the most: activations are of the micro-batches that it keeps. */
+MUST_CHECK enum error staged_hold(const struct staged_ask *a, struct held *out);

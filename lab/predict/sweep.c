@@ -5,13 +5,21 @@
 #include "modes/share/share.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct sharing way_sharing(const struct way *w, const struct run_config *c) {
     struct sharing how = {.servers = w->of->servers};
     if (w->of->fill) w->of->fill(c, &how);
-    if (w->servers) how.servers = how.owners = w->servers;
+    if (w->count && way_is_staged(w))
+        how.stages = w->count;
+    else if (w->count)
+        how.servers = how.owners = w->count;
     return how;
+}
+
+bool way_is_staged(const struct way *w) {
+    return w->of->share->plan.staged;
 }
 
 bool way_reduces(const struct way *w) {
@@ -56,21 +64,24 @@ static enum error sweep_way_cut(const struct measured_step *m, const struct simu
 }
 
 /* What mode pipeline makes of these devices, and the bytes of the stage that holds the most. */
-static enum error sweep_try_staged(const struct measured_step *m, const struct simulate_plan *plan,
-                                   const struct sweep_place *p, const struct sharing *how, struct step_shape *shape,
-                                   double *memory) {
+static enum error sweep_try_staged(const struct measured_step *m, const struct simulate_plan *plan, const struct way *w,
+                                   const struct sweep_place *p, struct step_shape *shape, double *memory) {
     struct run_config c = *p->config;
+    char number[16];
+    const char *stages[] = {number};
     const struct cutting cut = {p->first > p->cap ? p->cap : p->first, p->cap};
     const struct staged_ask ask = {&c, m->model, m->by_layer, cost_leaves(p->shards, plan->net.devices)};
-    struct staged_held held;
+    struct held held;
     double batches = p->strong ? 1 : m->work * plan->net.devices;
     c.batch.size = llround((double)c.batch.size * batches);
     c.devices.count = plan->net.devices;
-    c.sharing.ahead = how->ahead;
+    snprintf(number, sizeof number, "%d", w->count);
+    if (w->count) c.pipeline.stages = (struct config_list){.items = stages, .count = 1};
+    c.sharing.ahead = way_sharing(w, &c).ahead;
     TRY(staged_fit(&c, m->model));
     TRY(staged_shape(&ask, m, batches, &cut, shape));
     TRY(staged_hold(&ask, &held));
-    *memory = held_all(&held.held) + held.beside;
+    *memory = held_all(&held);
     return ERR_NONE;
 }
 
@@ -81,7 +92,7 @@ static double sweep_way_memory(const struct measured_step *m, const struct simul
                                  .devices = plan->net.devices,
                                  .owners = plan->owners,
                                  .serves_apart = plan->servers > 0,
-                                 .passes = shape->passes,
+                                 .sums = held_sums(shape->passes),
                                  .slots = m->slots,
                                  .arena = (double)m->model->arena_floats * sizeof(float),
                                  .bytes = shape->bytes,
@@ -108,7 +119,7 @@ enum error sweep_try(const struct measured_step *m, const struct way *w, const s
     struct step_shape *shape = malloc(sizeof *shape);
     if (!shape) return FAIL(ERR_MEMORY, "cannot allocate a step");
     double memory = 0;
-    enum error err = plan.moves.staged ? sweep_try_staged(m, &plan, p, &how, shape, &memory)
+    enum error err = plan.moves.staged ? sweep_try_staged(m, &plan, w, p, shape, &memory)
                                        : sweep_way_cut(m, &plan, w, p, &how, share, shape);
     if (err == ERR_NONE) err = simulate(shape, &plan, &out->result);
     if (err == ERR_NONE) out->formula = simulate_formula(shape, &plan);

@@ -8,7 +8,7 @@ struct way {
     const struct mode_row *mode;
     const struct mode_way *of;
     enum scheme scheme; /* of its all-reduces; SCHEMES: auto */
-    int servers;        /* that only serve, where the way counts them; 0: as configured */
+    int count;          /* of what the way counts, servers or stages; 0: as configured */
 };
 struct sweep_place {
     const struct run_config *config;
@@ -27,11 +27,14 @@ struct sweep_answer {
 };
 /* What it makes of the configuration: servers, owners, cut, and whether it streams. */
 struct sharing way_sharing(const struct way *w, const struct run_config *c);
+/* Whether layers are in stages. */
+bool way_is_staged(const struct way *w);
 /* Whether it has an all-reduce, so that its algorithm matters. */
 bool way_reduces(const struct way *w);
 /* The configured way, on this many devices that each have a host, cores and a port without limits. */
 struct sweep_place sweep_place(const struct run_config *c, int64_t devices);
 /* Whether it is a way to add there; for hierarchical hosts must be full, and several. */
 bool way_suits(const struct way *w, const struct sweep_place *p);
+/* ERR_CONFIG: the layers cannot be cut into stages so, or what is too much to be simulated. */
 MUST_CHECK enum error sweep_try(const struct measured_step *m, const struct way *w, const struct sweep_place *p,
                                 struct sweep_answer *out);

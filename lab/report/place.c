@@ -149,9 +149,51 @@ static enum error place_plot_memory(struct report *r, struct report_section *s, 
     return place_rank_names(r, p->ncategories, processes ? "process" : "device", &p->category);
 }
 
+/* What the rank holds that holds the most; where all ranks are in one process, what all of them hold. */
+static struct held place_held(const struct run_result *run) {
+    struct held most = {0}, sum = {0};
+    for (int k = 0; k < run->ranks; k++) {
+        struct held h;
+        for (int i = 0; i < HELD_PARTS; i++) h.of[i] = run->held[i][k], sum.of[i] += h.of[i];
+        if (held_all(&h) > held_all(&most)) most = h;
+    }
+    return run->processes == 1 ? sum : most;
+}
+
+/* The largest cells of all sides: what a process holds by the engine's own count, beside the peak that was measured. */
+static enum error place_table_memory(struct report *r, struct report_section *s, const struct report_data *d) {
+    const char *heads[HELD_PARTS + 3] = {"process that holds most", [HELD_PARTS + 1] = "all", "peak, measured"};
+    struct table *t;
+    for (int i = 0; i < HELD_PARTS; i++) heads[1 + i] = held_keys[i];
+    TRY(report_table(r, s, "Memory by its use, beside the measured peak", HELD_PARTS + 3, d->nsides, heads, &t));
+    t->rows = 0;
+    for (int side = 0; side < d->nsides; side++) {
+        int k = place_largest_cell(d, side);
+        const struct run_result *run = k < 0 ? NULL : &d->cell[k].run[0];
+        if (!run || !run->ranks || !run->held[HELD_WEIGHTS]) continue;
+        const struct held h = place_held(run);
+        const char **row = table_row(t, ++t->rows);
+        double peak = 0;
+        for (int i = 0; i < run->processes; i++) peak = fmax(peak, run->rss[i]);
+        row[0] = report_cell_name(r, d, &d->cell[k]);
+        for (int i = 0; i < HELD_PARTS; i++) row[1 + i] = report_value(r, PLOT_BYTES, h.of[i]);
+        row[1 + HELD_PARTS] = report_value(r, PLOT_BYTES, held_all(&h));
+        row[2 + HELD_PARTS] = report_value(r, PLOT_BYTES, peak);
+    }
+    if (!t->rows) s->ntables--;
+    if (t->rows)
+        report_print(r, s,
+                     "The engine counts what it keeps for training: weights, those of others that are gathered beside "
+                     "them, gradients, gradients on their way, the optimizer's state and activations. The rest of the "
+                     "peak is the program, data, messages, and pages of other ranks that a rank has read. Memory of "
+                     "GPUs is no part of the peak.");
+    return ERR_NONE;
+}
+
 enum error report_memory(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "memory", "Memory of each device");
     s->fold = FOLD_ASIDE;
     TRY(place_plot_memory(r, s, d, true));
-    return place_plot_memory(r, s, d, false);
+    TRY(place_plot_memory(r, s, d, false));
+    return place_table_memory(r, s, d);
 }

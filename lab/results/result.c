@@ -86,6 +86,9 @@ static void result_read_bytes(struct result_reader *r, const struct json_value *
     const struct json_value *start = bytes ? json_get(bytes, "start") : NULL;
     if (start && reader_list(r, start, "sent", &out->start_sent) != out->ranks) received = -1;
     out->processes = reader_list(r, root, "peak_rss_bytes", &out->rss);
+    const struct json_value *held = json_get(root, "held_bytes");
+    for (int i = 0; i < HELD_PARTS && held; i++)
+        if (reader_list(r, held, held_keys[i], &out->held[i]) != out->ranks) received = -1;
     if (r->err == ERR_NONE && (received != out->ranks || state != out->ranks))
         r->err = FAIL(ERR_DATA, "'%s': lists of %d, %d and %d ranks", r->path, out->ranks, received, state);
 }

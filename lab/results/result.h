@@ -4,6 +4,7 @@
 #pragma once
 #include "engine/base/limits.h"
 #include "engine/config/tree.h"
+#include "engine/settings/held.h"
 #include "engine/tell/phases.h"
 #include "engine/tell/score.h"
 
@@ -43,12 +44,13 @@ struct run_result {
     double p50_ms, p95_ms, samples_per_s;
     double time_s[RESULT_TIMES];
     int ranks, processes;
-    const double *sent, *received; /* bytes, by rank: what steps moved */
-    const double *start_sent;      /* before the first step; NULL: an older run */
-    const double *rss;             /* bytes, by process */
-    const double *state;           /* bytes of optimizer state, by rank */
-    const char *weights, *losses;  /* sha256; those of a command's run may be "" */
-    struct result_step *step;      /* of the whole run, ascending: what was done again counts once */
+    const double *sent, *received;  /* bytes, by rank: what steps moved */
+    const double *start_sent;       /* before the first step; NULL: an older run */
+    const double *rss;              /* bytes, by process */
+    const double *state;            /* bytes of optimizer state, by rank */
+    const double *held[HELD_PARTS]; /* bytes, by rank; NULL: an older run */
+    const char *weights, *losses;   /* sha256; those of a command's run may be "" */
+    struct result_step *step;       /* of the whole run, ascending: what was done again counts once */
     int64_t nsteps;
     int64_t stretch;        /* the first of them that was done since the run was last resumed */
     struct result_val *val; /* of the whole run */

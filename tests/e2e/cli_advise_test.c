@@ -87,8 +87,11 @@ static void advises_by_what_it_measures(void **state) {
     if (!refuted)
         assert_true(number(member(root, "simplest"), "samples_per_s") * 1.05 >= number(fastest, "samples_per_s"));
     const struct json_value *checks = member(root, "checks");
-    assert_int_equal(checks->count, device_host_cores() >= 2 ? 3 : 0); /* dp, ddp, fsdp */
+    assert_int_equal(checks->count, device_host_cores() >= 2 ? 4 : 0); /* but ps */
     for (int i = 0; i < checks->count; i++) assert_true(number(&checks->children[i], "measured_s") > 0);
+    const struct json_value *staged = member(&by->children[1], "pipeline");
+    assert_true(number(staged, "stages") == 2 && number(staged, "memory_bytes") > 0);
+    assert_says(member(staged, "options")->text, "--set mode=pipeline --devices cpu:2");
     assert_says(p.out, "The advice leaves out ddp.sync: it is for ddp.sync=1.");
     assert_says(p.err, "measuring a step on one device in f32");
     char *text;
@@ -114,6 +117,18 @@ static void measures_links_of_this_machine(void **state) {
     size_t first = strstr(p.out, "No advice: ") ? 3 : 0; /* a check on a busy machine may refute the rest */
     for (size_t i = first; i < sizeof says / sizeof *says; i++) assert_says(p.out, says[i]);
     assert_string_equal(p.err, "");
+}
+
+/* Modes that another key excludes are left out, with the reason. */
+static void leaves_out_what_cannot_be(void **state) {
+    (void)state;
+    program_run(&p, 120, "advise", SMALL, "--set", "comm.order=ring", "--devices", "2", "--link", "1Gbit", "--json",
+                NULL);
+    if (p.code != 0) fail_msg("%s", p.err);
+    const struct json_value *two = &member(program_json(&p, pool), "by_devices")->children[1];
+    assert_true(member(two, "pipeline")->kind == JSON_NULL && member(two, "ps")->kind == JSON_NULL);
+    assert_int_equal(member(two, "ddp")->kind, JSON_OBJECT);
+    assert_says(p.out, "Mode pipeline is left out: --set comm.order=ring: error: order 'ring' adds in a circle");
 }
 
 /* What, where, and what to do. */
@@ -167,6 +182,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(advises_by_what_it_measures),
         cmocka_unit_test(measures_links_of_this_machine),
+        cmocka_unit_test(leaves_out_what_cannot_be),
         cmocka_unit_test(says_what_is_wrong),
         cmocka_unit_test(stops_when_asked),
     };

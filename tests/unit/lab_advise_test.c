@@ -8,6 +8,7 @@
 #include "tests/harness/xml.h"
 
 #include "lab/advise/advise.h"
+#include "lab/predict/planned.h"
 #include "modes/share/share.h"
 
 #include <math.h>
@@ -23,7 +24,7 @@ static struct model model = {.nparams = 1, .params = tensors, .arena_floats = FL
 static double ready[] = {1};
 static struct measured_step step;
 static struct run_config config;
-enum { ADVISE_SINGLE, ADVISE_DP, ADVISE_DDP, ADVISE_PS }; /* modes.def's order */
+enum { ADVISE_SINGLE, ADVISE_DP, ADVISE_DDP, ADVISE_PS, ADVISE_FSDP, ADVISE_PIPELINE }; /* modes.def's order */
 static struct advise_ask ask;
 static struct advice a;
 static struct pool *pool;
@@ -145,7 +146,7 @@ static void servers_are_for_ports(void **state) {
     assert_ok(advise_decide(&ask, pool, &a));
     const struct advise_row *r = row(a.at[3].fastest);
     assert_int_equal(r->as.mode, ADVISE_PS);
-    assert_int_equal(r->as.way.servers, 4);
+    assert_int_equal(r->as.way.count, 4);
     assert_int_equal(advise_computing(&ask, &r->as), 4);
     assert_near(r->answer.result.step, comp / 4 + 17 / 16. * K * beta, 0.05);
     assert_near(row(a.at[3].best[ADVISE_DDP])->answer.result.step, comp / 8 + 2 * 7 / 8. * K * beta, 0.05);
@@ -195,6 +196,10 @@ static void what_is_simpler_is_one_order(void **state) {
         {2, ADVISE_DP, way_of(ADVISE_DP, "dp.server=sharded", SCHEMES), 0, 0},
         {2, ADVISE_DDP, way_of(ADVISE_DDP, "optimizer.shard=true", SCHEMES), 0, 0},
         {2, ADVISE_DP, way_of(ADVISE_DP, "dp.server=dedicated", SCHEMES), 0, 0},
+        {2, ADVISE_FSDP, way_of(ADVISE_FSDP, "fsdp.reshard=never", SCHEMES), 0, 0},
+        {2, ADVISE_FSDP, way_of(ADVISE_FSDP, "fsdp.reshard=forward", SCHEMES), 0, 0},
+        {2, ADVISE_PIPELINE, way_of(ADVISE_PIPELINE, NULL, SCHEMES), 0, 0},
+        {2, ADVISE_PIPELINE, way_of(ADVISE_PIPELINE, "pipeline.schedule=gpipe", SCHEMES), 0, 0},
         {2, ADVISE_DP, served, 0, 1},
         {4, ADVISE_DP, served, 0, 0},
     };
@@ -238,7 +243,7 @@ static void memory_forbids(void **state) {
         const struct advise_way *w = &a.row[i].as;
         const struct exchange_plan *plan = &w->way.of->share->plan;
         bool parts = plan->update == UPDATE_BY_OWNERS && !plan->lean;
-        assert_int_equal(a.row[i].fits, w->devices == 4 && parts && !w->way.servers); /* two servers: half a slot */
+        assert_int_equal(a.row[i].fits, w->devices == 4 && parts && !w->way.count); /* two servers: half a slot */
     }
     assert_int_equal(a.at[0].fastest, -1);
     assert_int_equal(a.at[1].fastest, -1);
@@ -263,6 +268,95 @@ static void memory_bars_the_fastest(void **state) {
     assert_int_equal(row(a.fastest)->as.measured, 0);
     assert_int_equal(row(a.barred)->as.measured, 1);
     assert_false(row(a.barred)->fits);
+}
+
+/* ---- stages ------------------------------------------------------------------------------------- */
+
+/* A network of two linear layers, of which each takes half of the time, on 64 samples in 8 shards; the first has more than
+ * 99 % of the weights. */
+enum { PIXELS = 784, HIDDEN = 256, MICRO = 8 };
+static const double FIRST = 4. * (PIXELS * HIDDEN + HIDDEN); /* bytes of the first layer's weights */
+static struct run_settings settings;
+static struct planned network;
+
+static void describe_stages(double comp, double update, double beta, int devices) {
+    static double half[8], all_ready[8];
+    static const char *const sets[] = {"data=digits", "model={zoo: mlp, hidden: [256]}", "batch={size: 64, shards: 8}",
+                                       "optimizer=sgd", "devices=cpu:1"};
+    static const char *const algorithms[] = {"direct", NULL};
+    const struct run_ask how = {.sets = sets, .nsets = 5, .modes = mode_kinds(&(int){0}), .algorithms = algorithms};
+    char *report;
+    struct config_errors *e;
+    if (run_settings_load(&how, &settings, &report) != ERR_NONE) fail_msg("%s", report);
+    assert_ok(config_errors_create(&e));
+    assert_ok(planned_open(&settings.config, "ref", e, &network));
+    config_errors_free(e);
+    const struct model *m = network.model;
+    assert_true(m->nnodes <= 8 && m->nparams <= 8);
+    describe(comp, update, (struct wire){0, beta}, devices);
+    for (int k = 0; k < m->nnodes; k++) half[k] = 0;
+    for (int i = 0; i < m->nparams; i++) half[m->params[i].node] = 0.5, all_ready[i] = 1;
+    step.model = m, step.ready = all_ready, step.by_layer = half, step.unit = sizeof(float);
+    ask.config = &settings.config;
+}
+
+static void close_stages(void) {
+    planned_close(&network);
+    run_settings_free(&settings);
+}
+
+static const struct advise_row *staged_row(int64_t devices, int stages, bool gpipe) {
+    for (int i = 0; i < a.nrows; i++) {
+        const struct advise_way *w = &a.row[i].as;
+        if (w->mode == ADVISE_PIPELINE && w->devices == devices && w->way.count == stages &&
+            !strcmp(w->way.of->name, gpipe ? "gpipe" : "1f1b"))
+            return &a.row[i];
+    }
+    return NULL;
+}
+
+/* Of eight micro-batches two stages wait for one; two copies have four micro-batches each, and add the gradients of the
+ * first layer, which are K bytes through each port of two. What passes the border in a micro-batch is 1 % of that. Five stages are more
+ * than the network can be cut into. */
+static void stages_take_what_the_bubble_says(void **state) {
+    (void)state;
+    const double comp = 90e-3, update = 10e-3, beta = comp / FIRST;
+    describe_stages(comp, update, beta, 4);
+    ask.devices[ask.ndevices++] = 5;
+    assert_ok(advise_decide(&ask, pool, &a));
+    const double load = 0.1 * comp, micro = 0.9 * comp / 8 / 2, border = 4. * MICRO * HIDDEN * beta;
+    const struct advise_row *two = staged_row(2, 2, false), *copies = staged_row(4, 2, false);
+    assert_true(two && copies && staged_row(2, 2, true) && staged_row(4, 4, false) == NULL);
+    double free = load + (8 + 1) * micro + update / 2;
+    assert_true(two->answer.result.step >= free * (1 - 1e-9) && two->answer.result.step <= free + 9 * 2 * border);
+    free = load / 2 + (4 + 1) * micro + FIRST * beta + update / 2;
+    assert_near(copies->answer.result.step, free, 0.05);
+    assert_int_equal(row(a.fastest)->as.mode,
+                     ADVISE_PIPELINE); /* others send FIRST, which takes as long as computing */
+    assert_string_equal(advise_text(&a, &two->as), "2 devices, pipeline, stages (2)");
+    assert_string_equal(advise_words(&a, &two->as), "--set mode=pipeline --devices cpu:2 --set pipeline.stages=2");
+    assert_near(a.limits.bubble, micro / row(a.fastest)->answer.result.step, 0.05);
+    assert_int_equal(a.at[3].best[ADVISE_PIPELINE], -1);
+    assert_int_equal(a.notes.n, 1);
+    assert_string_equal(a.notes.text[0], "Mode pipeline is left out on 5 devices: 5 stages, but model 'mlp' can be cut "
+                                         "into 3 at most: at places where only the output of one layer passes.");
+    close_stages();
+}
+
+/* The first stage has its weights, as many momenta, the sums of 8, 4, 2 and 1 micro-batches, and the outputs of each
+ * micro-batch that is between forward and backward: two of them, or all eight. */
+static void stages_hold_their_layers(void **state) {
+    (void)state;
+    const double outputs = 4. * MICRO * HIDDEN;
+    describe_stages(1, 0, 0, 2);
+    assert_ok(advise_decide(&ask, pool, &a));
+    double early = staged_row(2, 2, false)->answer.memory, late = staged_row(2, 2, true)->answer.memory;
+    assert_near(late - early, 6 * outputs, 1e-9);
+    assert_true(early >= 6 * FIRST + 2 * outputs && early < 6.1 * FIRST);
+    ask.memory = (early + late) / 2;
+    assert_ok(advise_decide(&ask, pool, &a));
+    assert_true(staged_row(2, 2, false)->fits && !staged_row(2, 2, true)->fits);
+    close_stages();
 }
 
 /* ---- what it says -------------------------------------------------------------------------------- */
@@ -359,6 +453,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_precision_is_a_way_of_its_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory_forbids, set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory_bars_the_fastest, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(stages_take_what_the_bubble_says, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(stages_hold_their_layers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(limits_are_what_would_be_saved, set_up, tear_down),
         cmocka_unit_test_setup_teardown(checks_say_how_far_off, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_a_check_refutes_is_not_advised, set_up, tear_down),

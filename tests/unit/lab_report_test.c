@@ -4,6 +4,7 @@
 #include "tests/harness/xml.h"
 
 #include "engine/base/file.h"
+#include "engine/settings/held.h"
 #include "lab/report/report.h"
 
 #include <math.h>
@@ -55,7 +56,13 @@ static void put_run(const char *name, const char *mode, int devices, double ms, 
                           !strcmp(mode, "dp") && i == 0 ? 3000000 : 1000000);
         n += snprintf(text + n, sizeof text - (size_t)n, "]%s,", k == 1 ? "}" : "");
     }
-    snprintf(text + n, sizeof text - (size_t)n, "\"run_dir\":\"x\"}\n");
+    for (int k = 0; k < HELD_PARTS; k++) { /* rank r: r + 1 times 1, 2, 3, ... MB */
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s\"%s\":[", k ? "," : "\"held_bytes\":{", held_keys[k]);
+        for (int i = 0; i < devices; i++)
+            n += snprintf(text + n, sizeof text - (size_t)n, "%s%d", i ? "," : "", (i + 1) * (k + 1) << 20);
+        n += snprintf(text + n, sizeof text - (size_t)n, "]");
+    }
+    snprintf(text + n, sizeof text - (size_t)n, "},\"run_dir\":\"x\"}\n");
     snprintf(path, sizeof path, "%s/summary.json", name);
     put(path, text);
     n = 0;
@@ -189,6 +196,11 @@ static void plots_show_the_numbers(void **state) {
     p = &section("loss")->plot[0];
     assert_true(p->nseries == 2 && p->series[0].n == 3 && p->series[1].y[2] == 1.5);
     assert_true(section("memory")->nplots == 2);
+    const struct table *held = &section("memory")->table[0];
+    static const char *const of_rank_1[] = {"ddp × 2", "2.0 MB",  "4.0 MB",  "6.0 MB",  "8.0 MB",
+                                            "10.0 MB", "12.0 MB", "42.0 MB", "976.6 KB"};
+    assert_true(section("memory")->ntables == 1 && held->rows == 2 && held->columns == 9);
+    for (int i = 0; i < 9; i++) assert_string_equal(table_row(held, 2)[i], of_rank_1[i]);
 }
 
 /* Without a trace nobody knows which communication a step waited for: its colour is the timeline's neutral one. */

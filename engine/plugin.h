@@ -1,6 +1,7 @@
-/* Algorithms, compressors and optimizers of your own. A configuration names the shared object:
+/* Algorithms, compressors, optimizers and ways of sharing of your own. A configuration names the shared object:
  *
  *     comm: {algorithm: ./mine.so}      comm: {compress: ./mine.so}      optimizer: {name: ./mine.so, lr: 0.1}
+ *     ddp: {sync: {every: 4, with: ./mine.so}}
  *
  * It is built by 'cc -O2 -shared -fPIC -o mine.so mine.c' and exports one constant:
  *
@@ -17,7 +18,7 @@
 extern "C" {
 #endif
 
-#define ENGINE_PLUGIN_VERSION 1
+#define ENGINE_PLUGIN_VERSION 2
 #define ENGINE_PLUGIN __attribute__((visibility("default")))
 
 /* ---- an algorithm: how an all-reduce is made of messages ---- */
@@ -36,8 +37,8 @@ struct engine_leg { /* one direction of an exchange */
     void *data;
     int64_t count; /* elements */
 };
-/* One all-reduce, on one rank. buf holds this rank's term at first and has to hold the sum at the end. The operation may
- * be another than a sum (product, minimum, ...): ENGINE_ADD is that operation. */
+/* One call, on one rank. Of an all-reduce, buf holds this rank's term at first and has to hold the sum at the end. The
+ * operation may be another than a sum (product, minimum, ...): ENGINE_ADD is that operation. */
 struct engine_call {
     int32_t rank, size; /* size is at least 2 */
     int64_t count;      /* elements of buf; at least 1 */
@@ -68,6 +69,17 @@ struct engine_algorithm {
     int (*all_reduce)(struct engine_call *c);
     /* What a rank will do. The engine holds every call to it, and predicts times from it. NULL: nothing is declared. */
     void (*plan)(int32_t rank, int32_t size, int64_t count, struct engine_plan *out);
+};
+
+/* ---- a share: what ranks that step alone make of each other's weights when they meet ---- */
+
+struct engine_share {
+    /* Called on all ranks at each meeting, for each bucket: c->buf holds floats, this rank's weights at first, and at the
+     * end what they become. Meetings count from 0. Where all ranks need the same weights (evaluation, checkpoints, the
+     * end of training) the engine takes the mean of all instead. 0, or what exchange has returned. */
+    int (*meet)(struct engine_call *c, int64_t meeting);
+    /* What a rank will do; every call is held to it. NULL: nothing is declared. */
+    void (*plan)(int32_t rank, int32_t size, int64_t meeting, int64_t count, struct engine_plan *out);
 };
 
 /* ---- a compressor: gradients in fewer bytes ---- */
@@ -124,6 +136,7 @@ struct engine_plugin {
     const struct engine_algorithm *algorithm;
     const struct engine_compressor *compressor;
     const struct engine_optimizer *optimizer;
+    const struct engine_share *share;
 };
 extern ENGINE_PLUGIN const struct engine_plugin engine_plugin;
 

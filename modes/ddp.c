@@ -12,7 +12,9 @@
  *   optimizer.shard   every process steps its own slices of the arena      share/slices.c
  *   comm.compress     gradients travel in fewer bytes                      share/compressed.c
  *   ddp.sync          processes step alone, and average now and then       share/average.c
- *                     ... with a neighbour only                            share/neighbour.c */
+ *                     ... with a neighbour only                            share/neighbour.c
+ *                     ... as a plug-in says                                share/own.c */
+#include "engine/base/plugin.h"
 #include "engine/settings/resolve.h"
 #include "modes/modes.h"
 #include "modes/share/share.h"
@@ -29,6 +31,10 @@ static bool averages_with_neighbour(const struct run_config *c) {
     return !strcmp(c->ddp.sync.with, "neighbour");
 }
 
+static bool meets_by_plugin(const struct run_config *c) {
+    return plugin_is_path(c->ddp.sync.with);
+}
+
 static bool shards_optimizer(const struct run_config *c) {
     return c->optimizer.shard;
 }
@@ -36,6 +42,7 @@ static bool shards_optimizer(const struct run_config *c) {
 static const struct mode_way ddp_ways[] = {
     {.name = "mean of all weights", .asked = averages_with_all, .share = &share_average},
     {.name = "mean with a neighbour", .asked = averages_with_neighbour, .share = &share_neighbour},
+    {.name = "meetings of a plug-in", .asked = meets_by_plugin, .share = &share_own},
     {.name = "slices",
      .words = "optimizer.shard",
      .set = "optimizer.shard=true",
@@ -50,7 +57,7 @@ static const struct mode_way ddp_ways[] = {
 
 static enum error ddp_choose(struct resolve *r) {
     static const char *const whom[] = {"all", "neighbour", NULL};
-    resolve_check_name(r, "ddp.sync.with", whom, NULL, NULL);
+    if (!plugin_is_path(r->c->ddp.sync.with)) resolve_check_name(r, "ddp.sync.with", whom, NULL, NULL);
     mode_take(r, &mode_ddp);
     return ERR_NONE;
 }

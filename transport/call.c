@@ -231,7 +231,7 @@ enum error call_run(struct group *g, struct collective *c, bool patient) {
     c->size = g->size;
     c->places = &g->places;
     c->bands = &g->bands;
-    c->algo = g->algo;
+    if (!c->algo) c->algo = g->algo; /* a meeting brings its own */
     c->terrain = &g->terrain;
     c->lists = &lane->lists;
     c->at = lane->lists.at;

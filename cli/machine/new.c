@@ -16,7 +16,7 @@ struct new_options {
     const char *name;
 };
 #define OPTIONS_STRUCT struct new_options
-static const char *const kinds[] = {"algorithm", "compressor", "optimizer"};
+static const char *const kinds[] = {"algorithm", "compressor", "optimizer", "share"};
 
 static const char *example_find(const char *kind, const char *ending) {
     char name[64];
@@ -71,9 +71,9 @@ static int new_run(const struct cli *cli) {
     return 0;
 }
 
-static const struct option options[] = {{"KIND", NULL, "what it is to be: algorithm, compressor or optimizer",
-                                         CONFIG_ENUM, AT(kind), .choices = "algorithm|compressor|optimizer",
-                                         .missing = "algorithm, compressor or optimizer?"},
+static const struct option options[] = {{"KIND", NULL, "what it is to be: algorithm, compressor, optimizer or share",
+                                         CONFIG_ENUM, AT(kind), .choices = "algorithm|compressor|optimizer|share",
+                                         .missing = "algorithm, compressor, optimizer or share?"},
                                         {"NAME", NULL, "the folder's and the file's name", CONFIG_STRING, AT(name),
                                          .missing = "which name?", .one = "name"},
                                         {0}};

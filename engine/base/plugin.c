@@ -14,7 +14,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct plugin *opened;
 
-static const char *const kind_names[] = {"algorithm", "compressor", "optimizer"};
+static const char *const kind_names[] = {"algorithm", "compressor", "optimizer", "share"};
 
 bool plugin_is_path(const char *text) {
     size_t n = strlen(text);
@@ -64,12 +64,14 @@ static enum error plugin_read(struct plugin *p) {
 static enum error plugin_check_parts(const struct plugin *p) {
     const struct engine_plugin *of = p->of;
     const struct engine_compressor *c = of->compressor;
-    const char *lacks = !of->algorithm && !c && !of->optimizer        ? "any part: algorithm, compressor or optimizer"
+    bool none = !of->algorithm && !c && !of->optimizer && !of->share;
+    const char *lacks = none ? "any part: algorithm, compressor, optimizer or share"
                         : of->algorithm && !of->algorithm->all_reduce ? "algorithm.all_reduce"
                         : c && !c->bytes                              ? "compressor.bytes"
                         : c && !c->encode                             ? "compressor.encode"
                         : c && !c->add                                ? "compressor.add"
                         : of->optimizer && !of->optimizer->step       ? "optimizer.step"
+                        : of->share && !of->share->meet               ? "share.meet"
                                                                       : NULL;
     if (lacks) return FAIL(ERR_CONFIG, "plug-in '%s' lacks %s", p->path, lacks);
     if (plugin_parameters(of) > ENGINE_PARAMETERS)
@@ -128,7 +130,7 @@ enum error plugin_open(const char *path, enum plugin_kind kind, const char *dige
     enum error err = plugin_find(full, &p);
     pthread_mutex_unlock(&lock);
     TRY(err);
-    const void *parts[] = {p->of->algorithm, p->of->compressor, p->of->optimizer, p};
+    const void *parts[] = {p->of->algorithm, p->of->compressor, p->of->optimizer, p->of->share, p};
     if (!parts[kind]) return FAIL(ERR_CONFIG, "plug-in '%s' has no %s", p->path, kind_names[kind]);
     if (digest && strcmp(digest, p->digest) != 0)
         return FAIL(ERR_CONFIG,

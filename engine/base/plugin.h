@@ -7,7 +7,7 @@
 #include <limits.h>
 #include <stdbool.h>
 
-enum plugin_kind { PLUGIN_ALGORITHM, PLUGIN_COMPRESSOR, PLUGIN_OPTIMIZER, PLUGIN_ANY };
+enum plugin_kind { PLUGIN_ALGORITHM, PLUGIN_COMPRESSOR, PLUGIN_OPTIMIZER, PLUGIN_SHARE, PLUGIN_ANY };
 
 struct plugin {
     char path[PATH_MAX];

@@ -55,8 +55,10 @@ static const struct config_field sync_fields[] = {
      "steps with its own samples, and then the weights are averaged (local SGD)",
      .min = 1, .max = 1000000},
     {"with", CONFIG_STRING, offsetof(struct sync_config, with), "all",
-     "Whose weights are averaged: those of all devices, or of two at a time, each with a neighbour (gossip): all or "
-     "neighbour"},
+     "Whose weights are averaged: those of all devices, or of two at a time, each with a neighbour (gossip): all, "
+     "neighbour, or the file of a plug-in, which says what becomes of weights (engine new share)"},
+    {"sha256", CONFIG_STRING, offsetof(struct sync_config, sha256),
+     .help = "Digest that the plug-in must have; default: the one that it has when the run begins"},
     {"state", CONFIG_ENUM, offsetof(struct sync_config, state), "local",
      "The optimizer's state if 'every' is more than 1: local to each device, or averaged with the weights",
      .choices = "local|average"},

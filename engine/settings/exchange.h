@@ -21,8 +21,9 @@ struct ddp_config {
     } bucket;
     struct sync_config {
         int64_t every;    /* steps */
-        const char *with; /* a way of mode ddp: all | neighbour */
-        int state;        /* enum sync_state */
+        const char *with; /* a way of mode ddp: all | neighbour | a plug-in's file, whose digest sha256 is */
+        const char *sha256;
+        int state; /* enum sync_state */
         struct outer_config {
             double lr, momentum; /* lr 0: there is no outer step */
         } outer;

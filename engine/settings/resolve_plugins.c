@@ -11,7 +11,8 @@
 static enum error plugin_settle(struct resolve *r, struct plugged_config *c, enum plugin_kind kind, const char *section,
                                 const struct plugin **out) {
     double value[ENGINE_PARAMETERS];
-    const char *file = pool_printf(r->pool, "%s.%s", section, kind == PLUGIN_ALGORITHM ? "algorithm" : "file");
+    const char *name = kind == PLUGIN_ALGORITHM ? "algorithm" : kind == PLUGIN_SHARE ? "with" : "file";
+    const char *file = pool_printf(r->pool, "%s.%s", section, name);
     const char *key = pool_printf(r->pool, "%s.sha256", section);
     const struct plugin *p;
     *out = NULL;
@@ -39,23 +40,42 @@ static enum error resolve_own_order(struct resolve *r, const struct plugin *p) {
     return resolve_decide(r, "comm.order", order == ENGINE_TREE ? "tree" : "ring");
 }
 
+/* Whether the value of the key is a plug-in's path, which becomes one that does not hang on the configuration's folder. Where
+ * it is none, its digest is an error. */
+static enum error resolve_own_path(struct resolve *r, const char *key, const char *digest, const char **file,
+                                   bool *own) {
+    struct node *at = resolve_find(r, key), *given = resolve_find(r, digest);
+    *own = *file && at && plugin_is_path(*file);
+    if (*own) TRY(tree_path(at, key, "", r->pool, r->e));
+    if (*own) *file = at->text;
+    if (!*own && given && resolve_is_given(given))
+        config_error(r->e, given, false, "'%s' is the digest of a plug-in, but %s is '%s'\nleave it out", digest, key,
+                     *file);
+    return ERR_NONE;
+}
+
 static enum error resolve_own_algorithm(struct resolve *r) {
     struct comm_config *c = &r->c->comm;
-    struct node *at = resolve_find(r, "comm.algorithm");
     const struct plugin *p;
-    if (!c->algorithm || !at || !plugin_is_path(c->algorithm)) {
-        resolve_clash(r, c->sha256 != NULL, "comm.sha256",
-                      "'comm.sha256' is the digest of a plug-in, but comm.algorithm is '{comm.algorithm}'\n"
-                      "leave it out");
-        return ERR_NONE;
-    }
-    TRY(tree_path(at, "comm.algorithm", "", r->pool, r->e));
-    c->algorithm = at->text;
-    if (c->sha256 && c->order != COMM_ORDER_AUTO) return ERR_NONE;
+    bool own;
+    TRY(resolve_own_path(r, "comm.algorithm", "comm.sha256", &c->algorithm, &own));
+    if (!own || (c->sha256 && c->order != COMM_ORDER_AUTO)) return ERR_NONE;
     struct plugged_config plugged = {.file = c->algorithm, .sha256 = c->sha256};
     TRY(plugin_settle(r, &plugged, PLUGIN_ALGORITHM, "comm", &p));
     c->sha256 = plugged.sha256;
     return p ? resolve_own_order(r, p) : ERR_NONE;
+}
+
+static enum error resolve_own_share(struct resolve *r) {
+    struct sync_config *c = &r->c->ddp.sync;
+    const struct plugin *p;
+    bool own;
+    TRY(resolve_own_path(r, "ddp.sync.with", "ddp.sync.sha256", &c->with, &own));
+    if (!own || c->sha256) return ERR_NONE;
+    struct plugged_config plugged = {.file = c->with};
+    TRY(plugin_settle(r, &plugged, PLUGIN_SHARE, "ddp.sync", &p));
+    c->sha256 = plugged.sha256;
+    return ERR_NONE;
 }
 
 enum error resolve_plugins(struct resolve *r) {
@@ -64,6 +84,7 @@ enum error resolve_plugins(struct resolve *r) {
     struct plugged_config *optimizer = optim_plugged(&c->optimizer.kind);
     struct compress_config *compress = c->comm.compress.config;
     TRY(resolve_own_algorithm(r));
+    TRY(resolve_own_share(r));
     if (compress && c->comm.compress.index == COMPRESS_plugin && compress->plugged.file && !compress->plugged.sha256)
         TRY(plugin_settle(r, &compress->plugged, PLUGIN_COMPRESSOR, "comm.compress", &p));
     if (optimizer && optimizer->file && !optimizer->sha256)

@@ -1,7 +1,10 @@
 /* Cases of an all-reduce: values, bits of the order that it declares, both lanes, bytes, a rank that is late, one that
  * gives up, and memory that is left. What must come out is what order_sum makes of all inputs, the function that every
  * other algorithm agrees with bit for bit; where the order is the plug-in's own, what double precision says of them,
- * and one and the same on all ranks and again. */
+ * and one and the same on all ranks and again.
+ *
+ * A share is tried in the same way, but for its values: what becomes of weights is its own, as long as it is the same again,
+ * and ranks that agree go on agreeing. */
 #include "lab/check/check.h"
 
 #include "engine/base/leaves.h"
@@ -34,7 +37,8 @@ enum { TRIALS = sizeof trials / sizeof *trials, WORLD_MOST = CHECK_SIZES };
 struct world { /* what the ranks of a case share */
     const struct check *check;
     const struct algo_ops *algo;
-    bool own; /* adds in an order of its own */
+    const struct plugin *meets; /* a share's; NULL: an algorithm's */
+    bool own;                   /* adds in an order of its own */
     int size;
     enum order order;
     struct meeting *meeting;
@@ -55,7 +59,7 @@ static enum error world_rank_run(void *user, int rank) {
     const struct group_params p = {.rank = rank,
                                    .size = w->size,
                                    .link = "thread",
-                                   .algorithm = w->check->name,
+                                   .algorithm = w->meets ? "auto" : w->check->name,
                                    .order = w->order,
                                    .timeout = w->check->timeout,
                                    .meeting = w->meeting};
@@ -165,12 +169,19 @@ static void result_check(const struct world *w, const struct trial *t, int rank,
     }
 }
 
-static void world_call(const struct world *w, struct group *g, const struct trial *t, void *buf, int64_t n) {
+/* meeting: its number, of a share. */
+static enum error world_begin(const struct world *w, struct group *g, const struct trial *t, void *buf, int64_t n,
+                              int64_t meeting) {
     struct work *work = NULL;
-    check_note("%d ranks, %lld elements of %s, %s", w->size, (long long)n, dtype_name(t->type), redop_name(t->op));
+    struct dispatch how = GROUP_ON(t->lane, t->lane == LANE_COMM ? &work : NULL);
     enum error err =
-        group_all_reduce(g, GROUP_ON(t->lane, t->lane == LANE_COMM ? &work : NULL), buf, n, t->type, t->op);
-    if (err == ERR_NONE && work) err = work_wait(work);
+        w->meets ? group_mix(g, how, w->meets, meeting, buf, n) : group_all_reduce(g, how, buf, n, t->type, t->op);
+    return err == ERR_NONE && work ? work_wait(work) : err;
+}
+
+static void world_call(const struct world *w, struct group *g, const struct trial *t, void *buf, int64_t n) {
+    check_note("%d ranks, %lld elements of %s, %s", w->size, (long long)n, dtype_name(t->type), redop_name(t->op));
+    enum error err = world_begin(w, g, t, buf, n, 0);
     if (err)
         check_wrong("%d ranks, %lld elements of %s: %s", w->size, (long long)n, dtype_name(t->type), error_message());
 }
@@ -251,6 +262,49 @@ static void world_check_bytes(struct world *w, struct group *g, int rank) {
     free(x);
 }
 
+/* ---- meetings ---- */
+
+static void meeting_call(const struct world *w, struct group *g, float *x, int64_t n, int64_t meeting) {
+    static const struct trial inline_f32 = {.type = DTYPE_F32};
+    check_note("%d ranks, %lld weights, meeting %lld", w->size, (long long)n, (long long)meeting);
+    if (world_begin(w, g, &inline_f32, x, n, meeting))
+        check_wrong("%d ranks, %lld weights, meeting %lld: %s", w->size, (long long)n, (long long)meeting,
+                    error_message());
+    guarded_check(x, "the buffer");
+}
+
+/* Weights of all ranks alike, but for what rounding does to them. */
+static void meeting_check_agreement(const struct world *w, struct group *g, int64_t n, int64_t meeting) {
+    float *x = guarded_alloc((size_t)n * sizeof *x, "the buffer");
+    for (int64_t i = 0; i < n; i++) x[i] = check_value(0, i);
+    meeting_call(w, g, x, n, meeting);
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabsf(x[i] - check_value(0, i)) <= 1e-5f * fabsf(check_value(0, i))))
+            check_wrong("%d ranks, meeting %lld: all ranks have %.9g as weight %lld, and a rank goes on with %.9g",
+                        w->size, (long long)meeting, (double)check_value(0, i), (long long)i, (double)x[i]);
+    guarded_free(x);
+}
+
+static void world_check_meetings(struct world *w, struct group *g, int rank) {
+    static const int64_t counts[] = {1, 2, 17, 1009, 50021};
+    for (int64_t meeting = 0; meeting < 5; meeting++) {
+        int64_t n = counts[meeting];
+        float *x = guarded_alloc((size_t)n * sizeof *x, "the buffer"), *again = malloc((size_t)n * sizeof *again);
+        if (!again) check_wrong("no memory");
+        for (int turn = 0; turn < 2; turn++) {
+            for (int64_t i = 0; i < n; i++) x[i] = check_value(rank, i);
+            meeting_call(w, g, x, n, meeting);
+            if (turn && memcmp(x, again, (size_t)n * sizeof *x) != 0)
+                check_wrong("%d ranks, %lld weights: meeting %lld again gives other bits on rank %d", w->size,
+                            (long long)n, (long long)meeting, rank);
+            memcpy(again, x, (size_t)n * sizeof *x);
+        }
+        guarded_free(x);
+        free(again);
+        meeting_check_agreement(w, g, n, meeting);
+    }
+}
+
 /* ---- others ---- */
 
 static void world_check_late(struct world *w, struct group *g, int rank) {
@@ -260,7 +314,7 @@ static void world_check_late(struct world *w, struct group *g, int rank) {
     trial_fill_input(&t, x, rank, 100);
     if (rank == w->size - 1) usleep((useconds_t)(w->check->timeout * 0.2e6));
     world_call(w, g, &t, x, 100);
-    result_check(w, &t, rank, (char *)x, (char *)want, 100);
+    if (!w->meets) result_check(w, &t, rank, (char *)x, (char *)want, 100);
 }
 
 /* One rank gives up where the others are within a call: that call fails on each of them. */
@@ -272,7 +326,8 @@ static void world_check_gives_up(struct world *w, struct group *g, int rank) {
         group_abort(g, "given up on purpose");
         return;
     }
-    if (group_all_reduce(g, GROUP_INLINE, x, 1000, DTYPE_F32, REDOP_SUM) == ERR_NONE)
+    const struct trial t = {.type = DTYPE_F32, .op = REDOP_SUM};
+    if (world_begin(w, g, &t, x, 1000, 0) == ERR_NONE)
         check_wrong("%d ranks: the last gave up during a call, and rank %d went on as if it were done", w->size, rank);
 }
 
@@ -301,8 +356,15 @@ static bool world_case(struct check *c, struct world w, int size, const char *wh
     char name[80];
     w.size = size, w.fn = fn;
     snprintf(name, sizeof name, "%s, %d rank%s", what, size, size == 1 ? "" : "s");
-    if (w.algo->even && !is_power_of_two(size)) return true;
+    if (w.algo && w.algo->even && !is_power_of_two(size)) return true;
     return check_case(c, name, world_run, &w);
+}
+
+static void world_cases(struct check *c, struct world w) {
+    world_case(c, w, 4, "bytes", world_check_bytes);
+    world_case(c, w, 4, "a rank that is late", world_check_late);
+    world_case(c, w, 4, "a rank that gives up", world_check_gives_up);
+    world_case(c, w, 2, "memory", world_check_leaks);
 }
 
 void check_algorithm(struct check *c) {
@@ -318,8 +380,13 @@ void check_algorithm(struct check *c) {
         good = world_case(c, w, size, "values, bits, lanes", world_check_values);
     if (!good) return; /* the others would say the same again */
     world_case(c, w, 4, "several at once", world_check_flights);
-    world_case(c, w, 4, "bytes", world_check_bytes);
-    world_case(c, w, 4, "a rank that is late", world_check_late);
-    world_case(c, w, 4, "a rank that gives up", world_check_gives_up);
-    world_case(c, w, 2, "memory", world_check_leaks);
+    world_cases(c, w);
+}
+
+void check_share(struct check *c, const struct plugin *p) {
+    const struct world w = {.check = c, .meets = p};
+    bool good = true;
+    for (int size = 2; size <= c->sizes && good; size++)
+        good = world_case(c, w, size, "meetings, bits, agreement", world_check_meetings);
+    if (good) world_cases(c, w);
 }

@@ -220,6 +220,7 @@ enum error check_plugin(struct check *c) {
     if (of->algorithm) check_algorithm(c);
     if (of->compressor) check_compressor(c, of->compressor, p);
     if (of->optimizer) check_optimizer(c, of->optimizer, p);
+    if (of->share) check_share(c, p);
     return c->wrong ? FAIL(ERR_RESULT, "'%s': %d of %d cases are wrong", c->name, c->wrong, c->wrong + c->passed)
                     : ERR_NONE;
 }

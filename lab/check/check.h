@@ -1,4 +1,4 @@
-/* Conformance of an algorithm, a compressor or an optimizer: of a plug-in (engine check), and of the engine's own rows.
+/* Conformance of an algorithm, a compressor, an optimizer or a share: of a plug-in (engine check), and of the engine's own rows.
  * Each case runs in a process of its own, whose ranks are threads, so that a crash, a deadlock or an endless loop is a
  * finding like any other, and names what was tried when it happened. */
 #pragma once
@@ -20,6 +20,7 @@ MUST_CHECK enum error check_plugin(struct check *c);
 /* Each adds to passed and wrong. */
 void check_algorithm(struct check *c);
 void check_compressor(struct check *c, const struct engine_compressor *coder, const struct plugin *plugin);
+void check_share(struct check *c, const struct plugin *p);
 void check_optimizer(struct check *c, const struct engine_optimizer *optimizer, const struct plugin *plugin);
 
 /* ---- for the cases (check.c) ---- */

@@ -11,6 +11,16 @@ static bool differ_is_under(const char *key, const char *at) {
     return n > 0 && !strncmp(key, at, n) && (!key[n] || key[n] == '.' || key[n] == '[');
 }
 
+/* Whether key is the digest of a plug-in whose file one of these names, in the same section. */
+static bool differ_is_digest(const char *key, const char *const *of) {
+    static const char digest[] = ".sha256";
+    size_t n = strlen(key), section = n - (sizeof digest - 1);
+    if (n < sizeof digest || strcmp(key + section, digest) != 0) return false;
+    for (; *of; of++)
+        if (!strncmp(*of, key, section + 1)) return true;
+    return false;
+}
+
 static bool differ_is_any(const char *key, const char *const *of) {
     for (; *of; of++)
         if (differ_is_under(key, *of)) return true;
@@ -70,7 +80,8 @@ int settings_differ(const struct experiment_cell *a, const struct experiment_cel
         for (int i = 0; i < mine->nsettings && n < most; i++) {
             const char *key = mine->setting[i].key, *value = mine->setting[i].value;
             const char *beside = differ_cell_value(other, key);
-            if (differ_is_any(key, names) || (asked && differ_is_any(key, asked))) continue;
+            if (differ_is_any(key, names)) continue;
+            if (asked && (differ_is_any(key, asked) || differ_is_digest(key, asked))) continue;
             if (side ? beside != NULL : beside && !strcmp(value, beside)) continue;
             if (!beside) beside = "";
             out[n++] = (struct setting_difference){key, side ? beside : value, side ? value : beside,

@@ -22,6 +22,7 @@ struct unsimulated measured_unknown(const struct run_config *c) {
         {c->sync_batchnorm, "sync_batchnorm", "false"},
         {c->sharing.brought, "dp.scatter", "direct"},
         {c->sharing.plan.by_turns, c->sharing.key, c->sharing.share->without},
+        {c->sharing.plan.after[0].by == MOVE_OWN, "ddp.sync.with", "all"},
         {strcmp(c->comm.algorithm, "auto") && !scheme_is_known(scheme_find(c->comm.algorithm)), "comm.algorithm",
          "auto"},
     };

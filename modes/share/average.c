@@ -101,10 +101,18 @@ void average_describe(const struct mode *m, char *line, size_t size) {
     bool has_state = l->m->t->optim->nslots > 0;
     size_t used = strlen(line);
     char every[48] = "";
-    bool all = m->how->plan.after[0].by == MOVE_ALL_REDUCE;
+    enum move_by by = m->how->plan.after[0].by;
+    const char *with = l->m->t->config->ddp.sync.with, *slash = strrchr(with, '/');
+    char whom[96];
+    snprintf(whom, sizeof whom, "%s%.64s",
+             by == MOVE_OWN         ? "shared by plug-in "
+             : by == MOVE_NEIGHBOUR ? "averaged with a "
+                                    : "averaged",
+             by == MOVE_ALL_REDUCE ? ""
+             : slash               ? slash + 1
+                                   : with);
     if (m->how->every > 1) snprintf(every, sizeof every, "%lld ", (long long)m->how->every);
-    snprintf(line + used, size - used, ", weights averaged %severy %sstep%s%s", all ? "" : "with a neighbour ", every,
-             *every ? "s" : "",
+    snprintf(line + used, size - used, ", weights %s every %sstep%s%s", whom, every, *every ? "s" : "",
              !has_state ? ""
              : l->state ? ", optimizer state too"
                         : ", optimizer state local");

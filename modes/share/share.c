@@ -55,6 +55,8 @@ enum error share_move(struct mode *m, enum move_by by, const struct span *span, 
         return group_all_gather(g, how, span->arena, span->part, DTYPE_F32);
     case MOVE_NEIGHBOUR:
         return neighbour_mean(m, span);
+    case MOVE_OWN:
+        return own_meet(m, span, how);
     default:
         return FAIL(ERR_BUG, "a move that is not there: %d", (int)by);
     }

@@ -68,5 +68,7 @@ enum error average_open(struct mode *m);
 void average_close(struct mode *m);
 enum error average_update(struct mode *m);
 void average_describe(const struct mode *m, char *line, size_t size);
+/* What a plug-in makes of the weights of a span (own.c). */
+MUST_CHECK enum error own_meet(struct mode *m, const struct span *span, struct dispatch how);
 /* The mean of two neighbours (neighbour.c), which m->spare has room for. */
 MUST_CHECK enum error neighbour_mean(struct mode *m, const struct span *span);

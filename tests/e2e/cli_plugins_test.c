@@ -3,6 +3,7 @@
  * none. */
 #include "tests/harness/program.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -63,6 +64,28 @@ static void compressor_trains(void **state) {
     if (!(loss < want + 0.1)) fail_msg("mode ps: a loss of %g, and without compression %g", loss, want);
 }
 
+/* The engine's gossip and a plug-in that does the same: of four ranks, and of three, where one meets nobody. */
+static void gossip_is_gossip(void **state) {
+    static const char *const devices[] = {"devices=cpu:4", "devices=cpu:3"}, *const links[] = {"comm.link=shm",
+                                                                                               "comm.link=tcp"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        program_train(&control, small, SETS("ddp.sync={every: 3, with: neighbour, state: average}", devices[i]));
+        program_train(
+            &other, small,
+            SETS("ddp.sync={every: 3, with: " PLUGIN("wrong_share_0") ", state: average}", devices[i], links[i]));
+        program_assert_same(&control, &other, devices[i]);
+        assert_non_null(strstr(other.err, "weights shared by plug-in wrong_share_0.so every 3 steps"));
+    }
+    program_train(&control, small, SETS("ddp.sync=3", "devices=cpu:2"));
+    program_train(&other, small, SETS("ddp.sync={every: 3, with: " PLUGIN("share_0") "}", "devices=cpu:2"));
+    program_assert_same(&control, &other, "of two ranks, any mean is the mean of all");
+    program_train(&other, small, SETS("ddp.sync={every: 3, with: " PLUGIN("share_0") "}", "devices=cpu:4"));
+    program_train(&control, small, SETS("ddp.sync={every: 3, with: neighbour}", "devices=cpu:4"));
+    double want = program_number(&control, "train.loss"), loss = program_number(&other, "train.loss");
+    if (!(fabs(loss - want) < 0.2)) fail_msg("a loss of %g, and with neighbours %g", loss, want);
+}
+
 /* ---- what goes wrong ---- */
 
 static void refuse(const char *set, int code, const char *words, const char *more) {
@@ -88,12 +111,20 @@ static void files_that_are_none(void **state) {
     refuse("comm.algorithm=" ENGINE_SOURCE_DIR "/examples/plugins/algorithm.c", 78, "is no shared object", "cc -O2");
     refuse("comm.algorithm=" PLUGIN("compressor_0"), 78, "has no algorithm", NULL);
     refuse("comm.compress=" PLUGIN("wrong_compressor_10"), 78, "lacks compressor.add", NULL);
-    refuse("comm.algorithm=" PLUGIN("wrong_8"), 78, "is of version 2, and this engine takes version 1", "build it");
+    refuse("comm.algorithm=" PLUGIN("wrong_8"), 78, "is of version 3, and this engine takes version 2", "build it");
     refuse("comm.compress={kind: " PLUGIN("compressor_0") ", with: {level: 3}}", 78, "has no parameter 'level'",
            "did you mean 'levels'?");
     refuse("comm={algorithm: " PLUGIN("algorithm_0") ", order: tree}", 78, "does not add in order 'tree'", NULL);
     refuse("comm={algorithm: " PLUGIN("algorithm_0") ", sha256: abc}", 78, "has changed: its sha256 was abc", NULL);
     refuse("comm={algorithm: ring, sha256: abc}", 78, "'comm.sha256' is the digest of a plug-in", NULL);
+    refuse("ddp.sync={every: 2, with: /no/such.so}", 78, "plug-in '/no/such.so' cannot be read: No such file",
+           "relative");
+    refuse("ddp.sync={every: 2, with: " PLUGIN("algorithm_0") "}", 78, "has no share", NULL);
+    refuse("ddp.sync={every: 2, with: " PLUGIN("share_0") ", sha256: abc}", 78, "has changed: its sha256 was abc",
+           NULL);
+    refuse("ddp.sync={every: 2, sha256: abc}", 78, "is the digest of a plug-in, but ddp.sync.with is 'all'",
+           "leave it out");
+    refuse("ddp.sync={every: 2, with: " PLUGIN("share_0") ", outer: 0.7}", 78, "but ddp.sync.with is '", NULL);
 }
 
 static const struct {
@@ -111,6 +142,9 @@ static const struct {
     {"comm.algorithm=" PLUGIN("wrong_12"), "wrong_12.so' adds wrongly: element 51 of 52", NULL, 70},
     {"comm.compress=" PLUGIN("wrong_compressor_6"), "crashed in a compressor's encode", NULL, 70},
     {"comm.compress=" PLUGIN("wrong_compressor_7"), "has been in a compressor's encode for", NULL, 75},
+    {"ddp.sync={every: 1, with: " PLUGIN("wrong_share_3") "}", "wrong_share_3.so': rank", "its plan declares", 70},
+    {"ddp.sync={every: 1, with: " PLUGIN("wrong_share_4") "}", "meet of rank", "returned 7", 70},
+    {"ddp.sync={every: 1, with: " PLUGIN("wrong_share_7") "}", "wrong_share_7.so' crashed in meet: signal", NULL, 70},
     {"optimizer=" PLUGIN("wrong_optimizer_6"), "has been in an optimizer's step for", NULL, 75},
     {"optimizer=" PLUGIN("wrong_optimizer_7"), "crashed in an optimizer's step", NULL, 70},
 };
@@ -192,10 +226,10 @@ static void new_ones_work(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rings_are_one),      cmocka_unit_test(momentum_is_sgd),
-        cmocka_unit_test(compressor_trains),  cmocka_unit_test(files_that_are_none),
-        cmocka_unit_test(mistakes_are_named), cmocka_unit_test(file_that_changes),
-        cmocka_unit_test(new_ones_work),
+        cmocka_unit_test(rings_are_one),       cmocka_unit_test(momentum_is_sgd),
+        cmocka_unit_test(compressor_trains),   cmocka_unit_test(gossip_is_gossip),
+        cmocka_unit_test(files_that_are_none), cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(file_that_changes),   cmocka_unit_test(new_ones_work),
     };
     return cmocka_run_group_tests_name("plug-ins", tests, NULL, NULL);
 }

@@ -40,8 +40,14 @@ static void own_coders(void **state) {
 }
 
 static void examples(void **state) {
-    static const char *const of[] = {PLUGIN("algorithm_0"), PLUGIN("compressor_0"),       PLUGIN("optimizer_0"),
-                                     PLUGIN("wrong_0"),     PLUGIN("wrong_compressor_0"), PLUGIN("wrong_optimizer_0"),
+    static const char *const of[] = {PLUGIN("algorithm_0"),
+                                     PLUGIN("compressor_0"),
+                                     PLUGIN("optimizer_0"),
+                                     PLUGIN("wrong_0"),
+                                     PLUGIN("wrong_compressor_0"),
+                                     PLUGIN("wrong_optimizer_0"),
+                                     PLUGIN("share_0"),
+                                     PLUGIN("wrong_share_0"),
                                      PLUGIN("wrong_11")}; /* it overlooks failures, which the engine does not */
     (void)state;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
@@ -75,6 +81,14 @@ static const struct {
     {PLUGIN("wrong_compressor_7"), "has been in encode for", NULL},
     {PLUGIN("wrong_compressor_8"), "past the end of the bytes on the wire", NULL},
     {PLUGIN("wrong_compressor_9"), "the same again gives other bytes", NULL},
+    {PLUGIN("wrong_share_1"), "all ranks have -1700 as weight 0", "a rank goes on with"},
+    {PLUGIN("wrong_share_2"), "past the end of the buffer", "2 ranks, 1 weights, meeting 0"},
+    {PLUGIN("wrong_share_3"), "and its plan declares 0 and 1", "of a buffer of 1"},
+    {PLUGIN("wrong_share_4"), "meet of rank", "returned 7"},
+    {PLUGIN("wrong_share_5"), "memory, 2 ranks: 64 calls", "about 10"},
+    {PLUGIN("wrong_share_6"), "meeting 0 again gives other bits on rank", "1 weights"},
+    {PLUGIN("wrong_share_7"), "crashed in meet: signal", "2 ranks"},
+    {PLUGIN("wrong_share_8"), "sent 1 and received 0 elements of a buffer of 1", "declares 1 and 1"},
     {PLUGIN("wrong_optimizer_1"), "in slices: the weight 0 of 1003 is", "and not"},
     {PLUGIN("wrong_optimizer_2"), "past the end of the weights", NULL},
     {PLUGIN("wrong_optimizer_3"), "step 1 writes into the gradients", NULL},

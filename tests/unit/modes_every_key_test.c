@@ -88,6 +88,7 @@ static const struct row {
     {"comm.backend=host", PLACE},
     {"comm.link=tcp", PLACE},
     {"comm.algorithm=ring", PLACE},
+    {"ddp.sync.sha256=00", PLACE, {"ddp.sync.with=" ENGINE_BINARY_DIR "/plugins/share_0.so", "ddp.sync.every=2"}},
     {"comm.sha256=00", PLACE, {"comm.algorithm=" ENGINE_BINARY_DIR "/plugins/algorithm_0.so", "comm.order=ring"}},
     {"comm.order=ring", PLACE},
     {"comm.timeout=9s", PLACE},

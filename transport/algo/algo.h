@@ -78,7 +78,7 @@ struct collective {
     const struct band *band; /* the sum's terms */
     int64_t apart;           /* elements between a rank's terms */
     int root;                /* or the peer of send and recv */
-    int64_t tag;             /* of a message (mail.c) */
+    int64_t tag;             /* of a message (mail.c); the number of a meeting (plugged.c) */
     char *buf;
     const int64_t *part; /* of kinds with parts */
     const char *send;    /* of all_to_all, and its parts; buf and part are what it receives */
@@ -135,6 +135,9 @@ const char *const *algo_names(void); /* of all of them, NULL-terminated */
 const struct algo_ops *algo_find(const char *name);
 /* The same, or a plug-in by its path, which is opened. */
 MUST_CHECK enum error algo_named(const char *name, const struct algo_ops **out);
+/* In whose all-reduce a plug-in's share meets. */
+struct plugin;
+MUST_CHECK enum error algo_meets(const struct plugin *p, const struct algo_ops **out);
 /* Whether it can add in this order where the ranks stand so; several: where a rank gives several terms. */
 bool algo_suits(const struct algo_ops *a, enum order order, const struct places *p, bool several);
 

@@ -1,5 +1,5 @@
 /* An algorithm of a user's own (engine/plugin.h) as a row: its all-reduce runs over any link's messages, all else is done
- * in the plain way. It sees places in the order of addition as ranks. What it asks for is checked before it is done, a
+ * in the plain way. A share of a user's own is one, too: what it makes of weights at a meeting is its all-reduce. It sees places in the order of addition as ranks. What it asks for is checked before it is done, a
  * failure that it overlooks is not forgotten, and what it has moved must be what it declares. */
 #include "transport/algo/algo.h"
 
@@ -13,6 +13,7 @@
 
 struct plugged {
     struct algo_ops ops;
+    bool meets; /* it is a share's */
     const struct plugin *plugin;
     struct plugged *next;
 };
@@ -20,12 +21,13 @@ struct visit { /* of a plug-in's function: one call */
     struct engine_call call;
     struct collective *c;
     const struct plugin *plugin;
+    const char *doing; /* "all_reduce", or a share's "meet" */
     enum error failed; /* the first failure */
     struct engine_plan moved;
 };
 
-static const struct plugin *plugin_of(const struct collective *c) {
-    return ((const struct plugged *)c->algo)->plugin;
+static const struct plugged *plugged_of(const struct collective *c) {
+    return (const struct plugged *)c->algo;
 }
 
 /* ---- an exchange ---- */
@@ -72,7 +74,7 @@ static int exchange(struct engine_call *call, const struct engine_leg *out, cons
     const struct plugin *guest = v->plugin;
     plugin_leave();
     v->failed = visit_exchange(v, out, in);
-    plugin_enter(guest, "all_reduce");
+    plugin_enter(guest, v->doing);
     return (int)v->failed;
 }
 
@@ -82,8 +84,13 @@ static enum error visit_check_plan(struct visit *v) {
     struct engine_plan p = {0};
     const struct engine_call *c = &v->call;
     const struct engine_algorithm *a = v->plugin->of->algorithm;
-    if (!a->plan) return ERR_NONE;
-    a->plan(c->rank, c->size, c->count, &p);
+    const struct engine_share *s = v->plugin->of->share;
+    bool meets = plugged_of(v->c)->meets;
+    if (meets ? !s->plan : !a->plan) return ERR_NONE;
+    if (meets)
+        s->plan(c->rank, c->size, v->c->tag, c->count, &p);
+    else
+        a->plan(c->rank, c->size, c->count, &p);
     if (p.sent == v->moved.sent && p.received == v->moved.received) return ERR_NONE;
     return FAIL(
         ERR_BUG,
@@ -94,11 +101,12 @@ static enum error visit_check_plan(struct visit *v) {
 }
 
 static enum error visit_run(struct visit *v) {
-    plugin_enter(v->plugin, "all_reduce");
-    int result = v->plugin->of->algorithm->all_reduce(&v->call);
+    const struct engine_plugin *of = v->plugin->of;
+    plugin_enter(v->plugin, v->doing);
+    int result = plugged_of(v->c)->meets ? of->share->meet(&v->call, v->c->tag) : of->algorithm->all_reduce(&v->call);
     plugin_leave();
     TRY(v->failed);
-    if (result) return FAIL(ERR_BUG, "all_reduce of rank %d returned %d", (int)v->call.rank, result);
+    if (result) return FAIL(ERR_BUG, "%s of rank %d returned %d", v->doing, (int)v->call.rank, result);
     return visit_check_plan(v);
 }
 
@@ -114,7 +122,8 @@ static enum error visit_fail(const struct visit *v, enum error err) {
 
 static enum error plugged_all_reduce(struct collective *c) {
     const struct places *p = c->places;
-    struct visit v = {.c = c, .plugin = plugin_of(c)};
+    const struct plugged *own = plugged_of(c);
+    struct visit v = {.c = c, .plugin = own->plugin, .doing = own->meets ? "meet" : "all_reduce"};
     v.call = (struct engine_call){.rank = p->place[c->rank],
                                   .size = c->size,
                                   .count = c->sum.count,
@@ -124,40 +133,45 @@ static enum error plugged_all_reduce(struct collective *c) {
                                   .engine = &v};
     enum error err = visit_run(&v);
     if (err != ERR_NONE) return visit_fail(&v, err);
-    sum_complete(&c->sum, c->sum.count, c->buf);
+    if (!own->meets) sum_complete(&c->sum, c->sum.count, c->buf);
     return ERR_NONE;
 }
 
 /* ---- rows ---- */
 
-static struct plugged *plugged_make(const struct plugin *p) {
+static struct plugged *plugged_make(const struct plugin *p, bool meets) {
     static const bool orders[][2] = {
         [ENGINE_TREE] = {true, false}, [ENGINE_RING] = {false, true}, [ENGINE_OWN] = {true, true}};
-    const struct engine_algorithm *a = p->of->algorithm;
     struct plugged *row = calloc(1, sizeof *row);
     unsigned long long mark;
     if (!row || sscanf(p->digest, "%7llx", &mark) != 1) return row;
     row->plugin = p;
+    row->meets = meets;
     row->ops = (struct algo_ops){.name = p->path,
                                  .why = p->of->about ? p->of->about : "a plug-in",
                                  .mark = mark + 1,
                                  .run = {[KIND_ALL_REDUCE] = plugged_all_reduce}};
-    memcpy(row->ops.orders, orders[a->order], sizeof row->ops.orders);
+    memcpy(row->ops.orders, orders[meets ? ENGINE_OWN : p->of->algorithm->order], sizeof row->ops.orders);
     return row;
 }
 
-static const struct algo_ops *plugged_row(const struct plugin *p) {
+static enum error plugged_row(const struct plugin *p, bool meets, const struct algo_ops **out) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static struct plugged *rows;
     pthread_mutex_lock(&lock);
     struct plugged *row = rows;
-    while (row && row->plugin != p) row = row->next;
-    if (!row && (row = plugged_make(p))) {
+    while (row && (row->plugin != p || row->meets != meets)) row = row->next;
+    if (!row && (row = plugged_make(p, meets))) {
         row->next = rows;
         rows = row;
     }
     pthread_mutex_unlock(&lock);
-    return row ? &row->ops : NULL;
+    *out = row ? &row->ops : NULL;
+    return row ? ERR_NONE : FAIL(ERR_MEMORY, "no memory for plug-in '%s'", p->path);
+}
+
+enum error algo_meets(const struct plugin *p, const struct algo_ops **out) {
+    return plugged_row(p, true, out);
 }
 
 enum error algo_named(const char *name, const struct algo_ops **out) {
@@ -167,6 +181,5 @@ enum error algo_named(const char *name, const struct algo_ops **out) {
         return *out ? ERR_NONE : FAIL(ERR_CONFIG, "no algorithm '%s'", name);
     }
     TRY(plugin_open(name, PLUGIN_ALGORITHM, NULL, &p));
-    *out = plugged_row(p);
-    return *out ? ERR_NONE : FAIL(ERR_MEMORY, "no memory for plug-in '%s'", name);
+    return plugged_row(p, false, out);
 }

@@ -32,8 +32,7 @@ static bool servers_are_apart(const struct run_config *c) {
 
 /* Whether a part of the update needs nothing of the others. */
 static bool can_stream(const struct run_config *c) {
-    int n;
-    return c->optimizer.clip == 0 && !optim_kinds(&n)[c->optimizer.kind.index]->nnorms &&
+    return c->optimizer.clip == 0 && !optim_of(&c->optimizer.kind)->nnorms &&
            !device_find(c->devices.kind)->runtime->apart;
 }
 

@@ -82,7 +82,7 @@ static struct cost step_cost(const struct cost_page *p, const struct plan_step *
 
 /* Weights are read and written, gradients read, each slot of the optimizer read and written. */
 static struct cost update_cost(const struct cost_page *p) {
-    int count, slots = optim_kinds(&count)[p->v->settings.config.optimizer.kind.index]->nslots;
+    int slots = optim_of(&p->v->settings.config.optimizer.kind)->nslots;
     return cost_of(p, 0, (double)(3 + 2 * slots) * sizeof(float) * (double)p->v->network.model->parameters);
 }
 

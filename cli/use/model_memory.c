@@ -27,7 +27,6 @@ static enum error memory_find(const struct model_view *v, const struct mode_row 
     struct run_config c = v->settings.config;
     const struct way w = {mode, way, SCHEMES, 0};
     struct buckets b;
-    int kinds;
     if (mode->place == PLACE_ALONE) c.devices.count = 1;
     const struct sharing how = way_sharing(&w, &c);
     bool one = way->in_one && !mode->overlaps(&c);
@@ -39,7 +38,7 @@ static enum error memory_find(const struct model_view *v, const struct mode_row 
                                  .owners = sharing_owners(&how, c.devices.count + how.servers),
                                  .serves_apart = how.servers > 0,
                                  .sums = held_sums(planned_passes(&c)),
-                                 .slots = optim_kinds(&kinds)[c.optimizer.kind.index]->nslots,
+                                 .slots = optim_of(&c.optimizer.kind)->nslots,
                                  .arena = (double)v->network.model->arena_floats * sizeof(float),
                                  .bytes = bytes,
                                  .buckets = b.count < MOST ? b.count : MOST};

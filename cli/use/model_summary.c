@@ -39,8 +39,7 @@ static void rows_fill(const struct model_view *v, struct summary_row *rows) {
 }
 
 static const struct optim_ops *summary_optimizer_of(const struct model_view *v) {
-    int count;
-    return optim_kinds(&count)[v->settings.config.optimizer.kind.index];
+    return optim_of(&v->settings.config.optimizer.kind);
 }
 
 static struct summary_totals totals_of(const struct model_view *v, const struct summary_row *rows) {

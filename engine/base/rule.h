@@ -14,8 +14,15 @@ struct rule_span {
     float *g; /* gradient of the global batch's mean loss; 'direct' leaves something else here for 'step' */
     float *slot[RULE_SLOTS]; /* state, updated; all zero before the first step */
     int64_t n;
-    float rate; /* of this tensor alone, from its norms; 0 where the optimizer asks for none */
-    int kind;   /* of tensor: which of the rule's numbers are its own (optim_kind) */
+    float rate;   /* of this tensor alone, from its norms or its shape; 0 where the optimizer asks for none */
+    int kind;     /* of tensor: which of the rule's numbers are its own (optim_kind) */
+    int64_t rows; /* of the whole matrix that this is, where the optimizer works on such; else 0 */
+};
+/* What there is to work on a whole matrix: memory, and a way to share loops among threads. */
+struct rule_work {
+    float *scratch;
+    void (*share)(void *by, int64_t n, void (*part)(void *ctx, int64_t begin, int64_t end), void *ctx);
+    void *by;
 };
 struct formula {
     const char *name;
@@ -23,7 +30,11 @@ struct formula {
 };
 struct rule {
     const struct formula *step;
-    const struct formula *direct;           /* before norms are taken; NULL: nothing */
+    const struct formula *direct; /* before norms are taken; NULL: nothing */
+    /* Before the step, of spans with rows: leaves something else in the place of the gradient. On the host's memory alone.
+     * NULL: nothing. */
+    void (*whole)(const float *number, const struct rule_span *s, const struct rule_work *w);
+    float *scratch;                         /* for it */
     bool adapts[RULE_KINDS];                /* whether it has norms, by rule_span.kind */
     float number[RULE_KINDS][RULE_NUMBERS]; /* what the formulas read, likewise */
 };

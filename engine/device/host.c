@@ -206,10 +206,17 @@ static void update_part(void *ctx, int64_t begin, int64_t end) {
     }
 }
 
-/* Each thread updates one piece. */
+static void host_share(void *by, int64_t n, void (*part)(void *ctx, int64_t begin, int64_t end), void *ctx) {
+    threads_share(by, n, 1, part, ctx);
+}
+
+/* Matrices that are worked on as a whole, one after the other; then each thread updates one piece. */
 static enum error host_update(struct device *d, const struct rule *r, const struct rule_span *spans, int count) {
     struct update u = {r, spans, count};
+    struct rule_work work = {r->scratch, host_share, host_helpers(d)};
     int64_t n = 0;
+    for (int i = 0; i < count && r->whole; i++)
+        if (spans[i].rows) r->whole(r->number[spans[i].kind], &spans[i], &work);
     for (int i = 0; i < count; i++) n += spans[i].n;
     threads_share(host_helpers(d), n, GRAIN, update_part, &u);
     return ERR_NONE;

@@ -83,8 +83,7 @@ static bool check_keys(const struct node *group, struct config_errors *e) {
 
 static enum error read_group(const struct config_variant *optimizer, const struct node *node, struct pool *pool,
                              struct config_errors *e, struct optim_group *out) {
-    int count;
-    const struct optim_ops *ops = optim_kinds(&count)[optimizer->index];
+    const struct optim_ops *ops = optim_of(optimizer);
     const struct node *match = node_get(node, "match");
     if (!match) {
         config_error(e, node, false,

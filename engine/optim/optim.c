@@ -26,7 +26,8 @@ static const struct config_section *section_at(int i) {
 const struct config_variants optim_variants = {.name = "name", .count = KINDS, .at = section_at};
 
 void optim_rule(const struct optim_ops *ops, const void *config, const struct optim_step *s, struct rule *out) {
-    *out = (struct rule){.step = ops->formulas + (ops->variant ? ops->variant(config) : 0), .direct = ops->direct};
+    *out = (struct rule){
+        .step = ops->formulas + (ops->variant ? ops->variant(config) : 0), .direct = ops->direct, .whole = ops->whole};
     optim_rule_group(ops, config, s, 0, out);
 }
 

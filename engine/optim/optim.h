@@ -30,6 +30,11 @@ struct optim_ops {
     /* With norms: which tensors have them, and the span's rate, from those of the whole tensor. */
     bool (*adapts)(const void *config, bool matrix);
     float (*rate)(const void *config, const struct optim_step *s, bool matrix, const double norm[OPTIM_NORMS]);
+    /* What is done with the matrices of hidden layers, each as a whole (rule.whole), how many floats it needs for that, and
+     * the rate of such a span. NULL: nothing is; else no slice may cut a tensor, and the memory is the host's. */
+    void (*whole)(const float *number, const struct rule_span *s, const struct rule_work *w);
+    int64_t (*scratch)(int64_t rows, int64_t columns);
+    float (*size)(const void *config, int64_t rows, int64_t columns);
     bool adaptive; /* how far it goes does not follow from the size of the gradient */
 };
 static inline double optim_lr(const void *config) {
@@ -47,6 +52,10 @@ void optim_rule_group(const struct optim_ops *ops, const void *config, const str
 /* The engine's own; after the last stands the row of plug-ins (plugin.h). optim_variants has all. */
 const struct optim_ops *const *optim_kinds(int *count);
 extern const struct config_variants optim_variants;
+static inline const struct optim_ops *optim_of(const struct config_variant *optimizer) {
+    int count;
+    return optim_kinds(&count)[optimizer->index];
+}
 
 /* The tensors to which a key applies: 'decay', 'adapt'. */
 enum optim_tensors { TENSORS_ALL, TENSORS_MATRICES };

@@ -52,9 +52,8 @@ const struct optim_ops optim_plugin = {
 };
 
 struct plugged_config *optim_plugged(const struct config_variant *optimizer) {
-    int n;
     struct plugin_config *c = optimizer->config;
-    return c && optim_kinds(&n)[optimizer->index] == &optim_plugin ? &c->plugged : NULL;
+    return c && optim_of(optimizer) == &optim_plugin ? &c->plugged : NULL;
 }
 
 const char *optim_identity(const struct config_variant *optimizer, struct pool *pool) {

@@ -65,6 +65,15 @@ enum error resolve_numbers(struct resolve *r) {
     const struct device_ops *ops = device_find(c->devices.kind);
     TRY(precision_choose(r, ops->precisions & 1u << c->precision));
     bool unable = !(ops->precisions & 1u << c->precision), sync = c->sync_batchnorm;
+    bool whole = optim_of(&c->optimizer.kind)->whole != NULL;
+    resolve_clash(
+        r, whole && ops->runtime->apart, "optimizer.name",
+        "optimizer '{optimizer.name}' works on matrices in the host's memory, but devices are '{devices}' ({at "
+        "devices})\nuse adamw, or devices: cpu:N");
+    resolve_clash(
+        r, whole && c->sharing.plan.update == UPDATE_BY_OWNERS && c->sharing.stages < 2, "optimizer.name",
+        "optimizer '{optimizer.name}' works on whole matrices, but mode '{mode}' ({at mode}) cuts them among ranks "
+        "here\nuse mode ddp without optimizer.shard, mode dp with a server that is not sharded, or another optimizer");
     resolve_clash(r, unable && c->precision == PRECISION_FP16, "precision",
                   "precision fp16 needs a GPU, and devices are '{devices}' ({at devices})\n"
                   "use bf16: it has the range of f32");

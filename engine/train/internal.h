@@ -10,7 +10,6 @@ void trainer_close(struct trainer *t);
 void trainer_note(struct trainer *t, const char *doing);
 /* Seconds of steps after which the run ends; infinite where train.for is no time. */
 double trainer_budget(const struct trainer *t);
-const struct optim_ops *trainer_optim(const struct run_config *c);
 /* Gives t->tensors; of tasks but JOB_TRAIN all are alike. Names that the model lacks go to errors (ERR_CONFIG). */
 MUST_CHECK enum error tensors_choose(struct trainer *t, struct config_errors *errors);
 /* ---- criterion.c ---- */

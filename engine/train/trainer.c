@@ -187,11 +187,6 @@ static enum error open_checked_model(struct trainer *t) {
     return err;
 }
 
-const struct optim_ops *trainer_optim(const struct run_config *c) {
-    int count;
-    return optim_kinds(&count)[c->optimizer.kind.index];
-}
-
 static double lr_factor(const struct run_config *c) {
     double ratio = (double)c->batch.size / (double)c->lr_scale.base;
     return c->lr_scale.rule == LR_SCALE_LINEAR ? ratio : c->lr_scale.rule == LR_SCALE_SQRT ? sqrt(ratio) : 1.0;
@@ -405,7 +400,7 @@ enum error trainer_open(struct trainer *t) {
     const struct run_config *c = t->config;
     affinity_note();
     t->standing.allocator = allocator_heap;
-    t->optim = trainer_optim(c);
+    t->optim = optim_of(&c->optimizer.kind);
     TRY(optim_plugin_open(&c->optimizer.groups, &c->optimizer.kind));
     plugin_set_patience(PATIENCE * c->comm.timeout);
     t->rate.growth = lr_factor(c);

@@ -29,6 +29,7 @@ struct update {
     double factor;                        /* the schedule's, of this step */
     struct optim_step step[OPTIM_GROUPS]; /* of each group */
     struct rule rule, mean;
+    float *scratch;             /* for matrices that the optimizer works on as a whole */
     double *partials, *squares; /* the device's: by block of the arena, by piece */
     float *header;              /* the host's, which the device's is copied to */
     double *squares_back;       /* likewise */
@@ -84,6 +85,39 @@ static void list_spans(const struct trainer *t, struct update *u) {
     }
 }
 
+/* Whether it is a matrix between the first embeddings and the last layer that has one, which may be an embedding's. */
+static bool is_hidden_matrix(const struct model *m, int tensor) {
+    static const char *const outer[] = {"embedding", "position", "class_token"};
+    const struct tensor_info *p = &m->params[tensor];
+    const char *layer = m->nodes[p->node].layer->section.name;
+    int last = m->nnodes - 1;
+    for (size_t i = 0; i < sizeof outer / sizeof *outer; i++)
+        if (!strcmp(layer, outer[i])) return false;
+    while (last > 0 && (m->nodes[last].param[0] < 0 || m->params[m->nodes[last].param[0]].shape.ndim < 2)) last--;
+    return p->shape.ndim > 1 && p->node != last;
+}
+
+/* What the optimizer works on as a whole has to be so in one slice of this rank. */
+static enum error find_matrices(struct trainer *t, struct update *u) {
+    int64_t most = 0;
+    for (int i = 0; t->optim->whole && i < u->first[t->standing.nslices]; i++) {
+        const struct tensor_info *p = &t->model->params[u->tensor[i]];
+        struct rule_span *s = &u->spans[i];
+        if (!is_hidden_matrix(t->model, u->tensor[i])) continue;
+        if (s->n != p->count)
+            return FAIL(ERR_CONFIG,
+                        "optimizer %s works on whole matrices, but this rank has only a part of '%s'\n"
+                        "use another way to share the update",
+                        t->optim->section.name, p->name);
+        int64_t rows = p->shape.dim[0], columns = p->count / rows, room = t->optim->scratch(rows, columns);
+        s->rows = rows;
+        s->rate = t->optim->size(t->config->optimizer.groups.of[t->tensors.group[u->tensor[i]]].config, rows, columns);
+        most = room > most ? room : most;
+    }
+    if (most && !(u->scratch = pool_alloc(u->pool, (size_t)most * sizeof *u->scratch))) return ERR_MEMORY;
+    return ERR_NONE;
+}
+
 static void list_means(const struct trainer *t, struct update *u) {
     for (int i = 0; i < u->first[t->standing.nslices]; i++) {
         const struct rule_span *s = &u->spans[i];
@@ -117,6 +151,7 @@ static enum error open_lists(struct trainer *t, struct update *u) {
     if (!t->measured.squares || !u->spans || !u->tensor || !u->first || !u->pieces || !u->place) return ERR_MEMORY;
     list_spans(t, u);
     if (pieces) list_pieces(t, u);
+    TRY(find_matrices(t, u));
     if (!t->arena.average) return ERR_NONE;
     if (!(u->means = pool_alloc(u->pool, spans * sizeof *u->means))) return ERR_MEMORY;
     list_means(t, u);
@@ -260,6 +295,7 @@ static void find_rule(struct trainer *t) {
     struct update *u = t->update;
     const struct optim_groups *groups = &t->config->optimizer.groups;
     optim_rule(t->optim, groups->of[0].config, &u->step[0], &u->rule);
+    u->rule.scratch = u->scratch;
     for (int k = 1; k < groups->count; k++) optim_rule_group(t->optim, groups->of[k].config, &u->step[k], k, &u->rule);
     if (u->means) ema_rule(t->config->ema.decay, u->step[0].t, &u->mean);
 }

@@ -80,7 +80,7 @@ enum error measured_read(const struct measured_ask *ask, struct pool *pool, stru
         .model = m,
         .activations = (double)(plan->activations + plan->gradients),
         .scratch = (double)plan->scratch,
-        .slots = optim_kinds(&(int){0})[c->optimizer.kind.index]->nslots,
+        .slots = optim_of(&c->optimizer.kind)->nslots,
     };
     /* Times are means over the ranks: of a server's, over many that do not update. */
     double parts = c->sharing.plan.staged ? c->sharing.stages : (double)r->ranks;

@@ -134,7 +134,7 @@ enum error staged_hold(const struct staged_ask *a, struct held *out) {
                                      .devices = 1,
                                      .owners = 1,
                                      .sums = held_sums(cut.passes),
-                                     .slots = optim_kinds(&(int){0})[c->optimizer.kind.index]->nslots,
+                                     .slots = optim_of(&c->optimizer.kind)->nslots,
                                      .arena = (double)(part.end - part.begin) * sizeof(float)};
         struct held h = held_find(&ask);
         int kept = pipe_ahead(cut.stages, c->sharing.ahead, cut.passes, s) + 1;

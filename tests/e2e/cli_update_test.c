@@ -208,6 +208,44 @@ static void a_resume_compares(void **state) {
     }
 }
 
+/* Muon's matrices are whole wherever it updates: the same bits there, also after a resume elsewhere, and a refusal by name
+ * where they would be cut. conv0 and fc1 are its, fc2 is AdamW's. */
+static void muon_has_whole_matrices(void **state) {
+    (void)state;
+    static const char muon[] =
+        "optimizer={name: muon, lr: 0.01, clip: 0.5, groups: [{match: \"*.bias\", weight_decay: 0}]}";
+    static const char *const cuts[][3] = {{"mode=dp", "devices=cpu:4", "dp.server=sharded"},
+                                          {"mode=ddp", "devices=cpu:4", "optimizer.shard=true"},
+                                          {"mode=ps", "devices=cpu:2", "ps.servers=1"},
+                                          {"mode=fsdp", "devices=cpu:2", "seed=0"}};
+    static const struct place whole[] = {{"mode=single", "devices=cpu:1", "threads=2"},
+                                         {"mode=dp", "devices=cpu:3", "dp.server=shared"},
+                                         {"mode=dp", "devices=cpu:2", "dp.server=dedicated"},
+                                         {"mode=ddp", "devices=cpu:4", "seed=0"},
+                                         {"mode=pipeline", "devices=cpu:2", "seed=0"}};
+    enum { WHOLE = sizeof whole / sizeof *whole };
+    char resume[800];
+    run_at(&control, &places[0], muon, place_dir("muon"), "checkpoint=off");
+    for (int i = 0; i < WHOLE; i++) {
+        const char *first = place_dir("muon-first");
+        run_at(&other, &whole[i], muon, place_dir("muon"), "checkpoint=off");
+        assert_same(whole[i].mode);
+        run_at(&other, &whole[i], muon, first, "train=7st");
+        snprintf(resume, sizeof resume, "checkpoint={resume: '%s'}", first + strlen("log.dir="));
+        run_at(&other, &whole[(i + 1) % WHOLE], muon, place_dir("muon-second"), resume);
+        assert_same("resumed");
+    }
+    run_at(&other, &places[0], "optimizer={name: adamw, lr: 0.01, clip: 0.5, betas: [0.9, 0.95]}", place_dir("adamw"),
+           "checkpoint=off");
+    assert_string_not_equal(program_string(&other, "weights_sha256"), program_string(&control, "weights_sha256"));
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        program_run(&other, 60, "run", "--set", muon, "--set", cuts[i][0], "--set", cuts[i][1], "--set", cuts[i][2],
+                    "--set", "data={set: digits, train: 300, val: 70}", "--set", place_dir("refused"), NULL);
+        if (other.code != 78 || !strstr(other.err, "optimizer 'muon' works on whole matrices"))
+            fail_msg("%s: %d, %s", cuts[i][0], other.code, other.err);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_everywhere),
@@ -218,6 +256,7 @@ int main(void) {
         cmocka_unit_test(a_lost_average_is_told),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(a_resume_compares),
+        cmocka_unit_test(muon_has_whole_matrices),
     };
     return cmocka_run_group_tests_name("update", tests, NULL, NULL);
 }

@@ -300,6 +300,119 @@ static void papers_in_double(void **unused) {
     }
 }
 
+/* ---- muon by its authors' words, in double, with the plainest of loops ---- */
+
+/* x (r, c) becomes 3.4445 x + (-4.775 a + 2.0315 a a) x with a = x x'. */
+static void paper_newton_schulz(double *x, int r, int c) {
+    static double a[N], b[N], y[N];
+    for (int i = 0; i < r * r; i++) a[i] = b[i] = 0;
+    for (int i = 0; i < r; i++)
+        for (int j = 0; j < r; j++)
+            for (int k = 0; k < c; k++) a[i * r + j] += x[i * c + k] * x[j * c + k];
+    for (int i = 0; i < r; i++)
+        for (int j = 0; j < r; j++) {
+            for (int k = 0; k < r; k++) b[i * r + j] += 2.0315 * a[i * r + k] * a[k * r + j];
+            b[i * r + j] -= 4.775 * a[i * r + j];
+        }
+    for (int i = 0; i < r; i++)
+        for (int j = 0; j < c; j++) {
+            y[i * c + j] = 3.4445 * x[i * c + j];
+            for (int k = 0; k < r; k++) y[i * c + j] += b[i * r + k] * x[k * c + j];
+        }
+    memcpy(x, y, (size_t)(r * c) * sizeof *x);
+}
+
+static void paper_muon(struct tensor *x, const double *g, int rows, int columns, double lr, bool original) {
+    static double u[N];
+    bool turned = rows > columns;
+    int r = turned ? columns : rows, c = turned ? rows : columns;
+    double size = original ? sqrt(fmax(1, (double)rows / columns)) : 0.2 * sqrt(fmax(rows, columns));
+    for (int i = 0; i < N; i++) {
+        x->m[i] = 0.95 * x->m[i] + 0.05 * g[i];
+        int at = turned ? i % columns * rows + i / columns : i;
+        u[at] = 0.05 * g[i] + 0.95 * x->m[i];
+    }
+    double norm = length(u, N) + 1e-7;
+    for (int i = 0; i < N; i++) u[i] /= norm;
+    for (int i = 0; i < 5; i++) paper_newton_schulz(u, r, c);
+    for (int i = 0; i < N; i++)
+        x->w[i] = x->w[i] * (1 - lr * 0.1) - lr * size * u[turned ? i % columns * rows + i / columns : i];
+}
+
+/* Loops in one piece, or in pieces as threads have them. */
+static void share_by(void *by, int64_t n, void (*part)(void *ctx, int64_t begin, int64_t end), void *ctx) {
+    int64_t piece = *(const int *)by;
+    for (int64_t at = 0; at < n; at += piece) part(ctx, at, at + piece < n ? at + piece : n);
+}
+
+static void step_matrix(const struct optim_ops *ops, const void *config, struct state *s, float *g, int rows, int piece,
+                        int t) {
+    static float scratch[4 * N];
+    const struct optim_step step = {0.02f, 0.25f, t};
+    const struct rule_work work = {scratch, share_by, &piece};
+    struct rule rule;
+    struct rule_span span = span_of(ops, s, g, 0, N, true);
+    optim_rule(ops, config, &step, &rule);
+    span.rows = rows, span.rate = ops->size(config, rows, N / rows);
+    assert_true(ops->scratch(rows, N / rows) <= 4 * N);
+    rule.whole(rule.number[span.kind], &span, &work);
+    rule_step(&rule, &span);
+}
+
+static void muon_by_plain_loops(void **unused) {
+    (void)unused;
+    static const int rows[] = {20, 50, 1, 8};
+    const struct optim_ops *ops = kind("muon");
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    for (int i = 0; i < 8; i++) {
+        static struct state s, cut;
+        static struct tensor x;
+        static float g[N], again[N];
+        static double d[N];
+        bool original = i >= 4;
+        void *config =
+            make_config(ops, original ? "{weight_decay: 0.1, adjust: original}" : "{weight_decay: 0.1}", pool);
+        memset(&s, 0, sizeof s), memset(&x, 0, sizeof x);
+        fill(s.w, N, 0);
+        cut = s;
+        for (int k = 0; k < N; k++) x.w[k] = s.w[k];
+        for (int t = 1; t <= STEPS; t++) {
+            fill(g, N, (uint64_t)t);
+            memcpy(again, g, sizeof g);
+            for (int k = 0; k < N; k++) d[k] = 0.25 * (double)g[k];
+            paper_muon(&x, d, rows[i % 4], N / rows[i % 4], 0.02, original);
+            step_matrix(ops, config, &s, g, rows[i % 4], N, t);
+            step_matrix(ops, config, &cut, again, rows[i % 4], 3, t);
+            for (int k = 0; k < N; k++)
+                if (fabs((double)s.w[k] - x.w[k]) > 2e-5 * (1 + fabs(x.w[k])))
+                    fail_msg("%d rows: step %d, w[%d] is %.9g, not %.9g", rows[i % 4], t, k, (double)s.w[k], x.w[k]);
+        }
+        assert_memory_equal(&s, &cut, sizeof s);
+    }
+    pool_free(pool);
+}
+
+/* What is no matrix of a hidden layer gets AdamW's bits. */
+static void the_rest_of_muon_is_adamw(void **unused) {
+    (void)unused;
+    static struct state one, two;
+    static float g[N];
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    void *muon = make_config(kind("muon"), "{lr: 0.02, adam_lr: 0.005}", pool);
+    void *adamw = make_config(kind("adamw"), "{betas: [0.9, 0.95]}", pool);
+    fill(one.w, N, 0);
+    two = one;
+    for (int t = 1; t <= 5; t++) {
+        fill(g, N, (uint64_t)t);
+        step_slice(kind("muon"), muon, &one, g, 0, N, 0.02f, 1, t);
+        step_slice(kind("adamw"), adamw, &two, g, 0, N, 0.02f * 0.25f, 1, t);
+    }
+    assert_memory_equal(&one, &two, sizeof one);
+    pool_free(pool);
+}
+
 /* A tensor of zeros, as biases are at first, has no ratio: it must start to move all the same. */
 static void zero_tensors_move(void **unused) {
     (void)unused;
@@ -418,7 +531,8 @@ static void bad_settings(void **unused) {
         {"adamw", "{betas: [1, 0.9]}"}, {"adamw", "{betas: []}"},      {"adamw", "{eps: 0}"},
         {"adamw", "{momentum: 0.9}"},   {"lion", "{betas: [0.9]}"},    {"lion", "{betas: [0.9, 1]}"},
         {"lars", "{trust: 0}"},         {"lars", "{adapt: biases}"},   {"lamb", "{betas: [1, 0.9]}"},
-        {"sgd", "{decay: none}"},
+        {"sgd", "{decay: none}"},       {"muon", "{betas: [0.9]}"},    {"muon", "{adjust: yes}"},
+        {"muon", "{momentum: 1.5}"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct pool *pool;
@@ -432,9 +546,15 @@ static void bad_settings(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pytorch_figures),   cmocka_unit_test(formulas_in_double), cmocka_unit_test(papers_in_double),
-        cmocka_unit_test(zero_tensors_move), cmocka_unit_test(decay_of_matrices),  cmocka_unit_test(every_kind),
+        cmocka_unit_test(pytorch_figures),
+        cmocka_unit_test(formulas_in_double),
+        cmocka_unit_test(papers_in_double),
+        cmocka_unit_test(zero_tensors_move),
+        cmocka_unit_test(decay_of_matrices),
+        cmocka_unit_test(every_kind),
         cmocka_unit_test(bad_settings),
+        cmocka_unit_test(muon_by_plain_loops),
+        cmocka_unit_test(the_rest_of_muon_is_adamw),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

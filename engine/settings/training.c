@@ -39,6 +39,11 @@ static const struct config_field train_fields[] = {
          "Stop when a metric has not improved in a number of evaluations, as {val.loss: 5}; {val.loss: 5, min_delta: "
          "0.001}: by more than that. checkpoint.best keeps the best",
      .also = "early_stopping|early_stopping_patience"},
+    {"stop", CONFIG_SPAN, offsetof(struct train_config, stop), "off",
+     "End the run here, before the end of the training: 2ep or 500st. It evaluates and saves a checkpoint, the "
+     "schedule "
+     "stays that of the whole training, and a run that resumes goes on as if there had been no stop",
+     ABOVE_ZERO, .choices = "off"},
     {.key = NULL},
 };
 SECTION(train, "for", "How long to train");

@@ -21,6 +21,7 @@ struct train_config {
     const char *patience_metric; /* a name of metric_find; NULL: none */
     int64_t patience_most;       /* evaluations without an improvement */
     double min_delta;            /* what is more than that is one */
+    struct config_span stop;     /* where this part of the training ends; off: at its end */
 };
 struct optimizer_config {
     struct config_variant kind;

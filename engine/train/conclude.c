@@ -123,11 +123,12 @@ enum error run_conclude(struct run *r) {
                         .train_loss = (double)t->at.loss,
                         .val = r->val,
                         .has_val = r->has_val};
-    s.ended = r->stopped     ? "stopped"
-              : r->reached   ? "target reached"
-              : r->tired     ? "no improvement"
-              : r->timed_out ? "time over"
-                             : "finished";
+    s.ended = r->stopped              ? "stopped"
+              : r->reached            ? "target reached"
+              : r->tired              ? "no improvement"
+              : r->timed_out          ? "time over"
+              : t->at.step < t->steps ? "part finished"
+                                      : "finished";
     s.patience =
         (struct summary_patience){c->train.patience_metric, t->at.patience.at > 0 ? t->at.patience.best : (double)NAN,
                                   (int64_t)t->at.patience.at, (int64_t)t->at.patience.waits};

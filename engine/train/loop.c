@@ -75,7 +75,7 @@ static void step_report(struct run *r, struct step_record *record, const struct 
                                .epochs = timed ? 0 : (t->steps + t->per_epoch - 1) / t->per_epoch,
                                .seconds = t->at.seconds,
                                .budget = trainer_budget(t),
-                               .last = record->step == t->steps || (r->ending && record->step == t->at.step),
+                               .last = record->step == t->stop || (r->ending && record->step == t->at.step),
                                .loss = (double)sums->loss,
                                .accuracy = accuracy,
                                .lr = record->lr,
@@ -309,7 +309,7 @@ static void tell_change(struct run *r) {
 }
 
 static bool is_over(const struct run *r) {
-    return r->t->at.step >= r->t->steps || r->stopped || r->timed_out || r->reached || r->tired;
+    return r->t->at.step >= r->t->stop || r->stopped || r->timed_out || r->reached || r->tired;
 }
 
 /* A checkpoint is due that may be the one from which all devices are tried again. Whether it has come to the disk only

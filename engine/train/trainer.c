@@ -158,6 +158,8 @@ static enum error open_data(struct trainer *t) {
         return FAIL(ERR_CONFIG, "batch %lld is larger than the %lld training samples, and drop_last is set",
                     (long long)c->batch.size, (long long)t->feed.data->size);
     t->steps = span_steps(c->train.length, t->per_epoch);
+    int64_t stop = span_steps(c->train.stop, t->per_epoch);
+    t->stop = stop > 0 && stop < t->steps ? stop : t->steps;
     return ERR_NONE;
 }
 

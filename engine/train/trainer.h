@@ -133,6 +133,7 @@ struct trainer {
     float header[HEADER_FLOATS]; /* on its way to the values' */
 
     int64_t steps, per_epoch; /* of the whole run, and of an epoch */
+    int64_t stop;             /* the step at which this part of it ends (train.stop): at most 'steps' */
     struct rate rate;
     struct checkpoint_counters at;
     int64_t began;            /* the step that is computed, by clock_ns */

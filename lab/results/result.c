@@ -320,7 +320,8 @@ const char *run_result_setting(const struct run_result *r, const char *key) {
 }
 
 bool run_event_is_end(const char *event) {
-    static const char *const ends[] = {"finished", "target reached", "no improvement", "time over", "stopped"};
+    static const char *const ends[] = {"finished",       "part finished", "target reached",
+                                       "no improvement", "time over",     "stopped"};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (!strcmp(event, ends[i])) return true;
     return false;

@@ -46,6 +46,7 @@ static const struct row {
     {"train.for=20st", PLACE},
     {"train.until={val.loss: 0.1}", PLACE},
     {"train.patience={val.loss: 3}", PLACE},
+    {"train.stop=10st", PLACE},
     {"optimizer.name=adam", IDENTITY},
     {"optimizer.clip=1", PLACE},
     {"optimizer.shard=true", PLACE},

@@ -1,47 +1,23 @@
 /* engine compare: which of two ways is better, by how much, and how sure that is. */
-#include "cli/line/cli.h"
+#include "cli/results/experiment.h"
 
-#include "cli/line/load.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
-#include "engine/train/stop.h"
-#include "lab/runner/runner.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct compare_options {
-    struct option_list paths, gates;
-    const char *modes, *repeats, *dir, *axis;
-    struct cli_config sets;
-    bool json, csv, markdown, quiet, quick;
-};
 #define OPTIONS_STRUCT struct compare_options
-
-/* ---- showing ---- */
-
-static enum error compare_compared_show(const struct compare_options *o, const struct compared *c) {
-    if (o->csv) return compare_csv(c, stdout), ERR_NONE;
-    if (o->markdown) return compare_markdown(c, stdout), ERR_NONE;
-    if (!o->json) {
-        compare_table(c, stdout);
-        if (*c->folder) printf("wrote %s/results.json, results.csv, results.md, verdicts.csv\n", c->folder);
-        return ERR_NONE;
-    }
-    struct json j = {0};
-    return cli_json(compare_json(c, &j), &j, stdout);
-}
 
 /* ---- finished runs ---- */
 
 static int compare_finished_runs(const struct cli *cli, const struct compare_options *o) {
     struct experiment x;
     struct compared c;
-    if (o->modes || o->repeats || o->quick || o->sets.nsets || o->gates.count || o->dir)
+    if (o->modes || o->repeats || o->quick || o->sets.nsets || o->gates.count || o->dir || o->dry)
         return cli_usage(cli, "finished runs take only --axis and the formats");
     enum error err = compare_finished(o->paths.of, o->paths.count, o->axis, &x, &c);
-    if (err == ERR_NONE) err = compare_compared_show(o, &c);
+    if (err == ERR_NONE) err = experiment_show(o, &c);
     int code = cli_end(err);
     experiment_close(&x);
     return code;
@@ -57,36 +33,6 @@ static char *compare_text_of_modes(const struct compare_options *o, struct pool 
                              file ? file : "run", o->modes, o->modes);
     if (path && cli_run_dir(path, pool, &base, &run_dir) != ERR_NONE) base = path;
     return text && path ? pool_printf(pool, "%sbase: \"%s\"\n", text, base) : text;
-}
-
-static int compare_run_experiment(const struct compare_options *o, struct experiment *x) {
-    struct compared c;
-    struct runner r = {"/proc/self/exe", o->dir, o->quiet};
-    if (!r.folder) r.folder = pool_printf(x->pool, "runs/%s", x->name);
-    if (!r.folder) return cli_fail(ERR_MEMORY);
-    stop_install();
-    enum error err = runner_run(&r, x, &c), later = ERR_NONE;
-    int code = cli_end(err);
-    bool any = false;
-    for (int i = 0; i < x->ncells && c.cell; i++) any |= c.cell[i].nruns > 0;
-    if (any) later = compare_judge(&c);
-    if (any && later == ERR_NONE) compare_predict(&c);
-    if (any && later == ERR_NONE) later = compare_write(&c);
-    if (any && later == ERR_NONE && code == 0) later = compare_compared_show(o, &c);
-    if (later != ERR_NONE) return cli_fail(later);
-    if (code == 0 && stop_signal()) code = stop_exit_code(stop_signal());
-    if (code) return code;
-    err = compare_gates(&c);
-    return cli_end(err);
-}
-
-static int compare_open_experiment(const struct compare_options *o, const struct experiment_source *source) {
-    struct experiment x;
-    char *report;
-    enum error err = experiment_open(source, &x, &report);
-    int code = err == ERR_NONE ? compare_run_experiment(o, &x) : cli_reported(err, report);
-    experiment_close(&x);
-    return code;
 }
 
 /* The command with all that changes the runs; the results name it. */
@@ -121,7 +67,7 @@ static int experiment_compare(const struct cli *cli, const struct compare_option
                                        .nsets = o->sets.nsets,
                                        .gates = o->gates.of,
                                        .ngates = o->gates.count};
-    return source.path || source.text ? compare_open_experiment(o, &source) : cli_fail(ERR_MEMORY);
+    return source.path || source.text ? experiment_command(o, &source) : cli_fail(ERR_MEMORY);
 }
 
 static int compare_command(const struct cli *cli) {
@@ -151,12 +97,13 @@ static const struct option options[] = {
     OPTION_JSON("on standard output instead of the table"),
     {"--csv", NULL, "likewise", CONFIG_BOOL, AT(csv)},
     {"--markdown", NULL, "likewise", CONFIG_BOOL, AT(markdown)},
+    {"--dry-run", NULL, "only says how many runs it would make, and how long they would take", CONFIG_BOOL, AT(dry)},
     {"--quiet", NULL, "no progress", CONFIG_BOOL, AT(quiet), .also = "-q"},
     {0}};
 
 const struct command command_compare = {
     .name = "compare",
-    .also = "sweep|experiment|ab|search",
+    .also = "experiment|ab",
     .summary = "runs an experiment and reports which side is better, by how much and how surely",
     OPTIONS(options),
     .notes = "\n"
@@ -181,6 +128,8 @@ const struct command command_compare = {
              "  exclude: [{devices: cpu:1}]\n"
              "  scaling: strong | weak     weak: batch is for each device\n"
              "  repeats: auto | N | {most: N} | {seeds: 8}    seeds: run k of every cell has seed k\n"
+             "  tune: {optimizer.lr: log 1e-4..1e-1, budget: 16 runs}    each side at its best: values are\n"
+             "                             chosen on other seeds before the comparison ('engine help sweep')\n"
              "  warmup: 10st               seed: 0         of the order of runs\n"
              "  confidence: 95%            practical: 2%   smaller differences count as none; or\n"
              "                             {step_time: 2%, val_accuracy: 0.5pt}\n"

@@ -18,7 +18,8 @@ enum rng_purpose {
     RNG_INJECT,
     RNG_MIXING,
     RNG_SPLIT,
-    RNG_LINK
+    RNG_LINK,
+    RNG_TUNE
 };
 
 struct rng_key {

@@ -2,6 +2,7 @@
  * whether its gates hold. */
 #pragma once
 #include "engine/base/json.h"
+#include "lab/draw/table.h"
 #include "lab/experiment/gate.h"
 #include "lab/numbers/statistics.h"
 
@@ -144,6 +145,18 @@ void compare_notes(struct compared *c);
 /* Finds the part of the validation set in a pair's difference in accuracy: of_set, and the error in its statistics. Part
  * of compare_judge. */
 void compare_set(struct compared *c, const struct compared_pair *p, int measure);
+/* What tuning may have missed, as an error of the first measure's difference. Part of compare_judge. */
+void compare_choice(const struct compared *c, const struct compared_pair *p);
+/* The tries of a cell that is tuned, in words: "adamw: val_accuracy is 95.2 % at optimizer.lr 0.003, the best of 8 tries
+ * ...". */
+const char *compare_tuned(const struct experiment *x, int cell);
+/* All of it for people and programs: a row for each try, and an empty line; nothing where nothing is tuned. */
+void compare_tuned_table(const struct experiment *x, void (*write)(const struct table *, FILE *), FILE *f);
+void compare_tuned_json(const struct experiment *x, const char *key, struct json *j);
+/* tuning.json and the best configurations. */
+MUST_CHECK enum error compare_tuned_write(const struct experiment *x, const char *folder);
+/* A measure's value, as tables have it: "93.10 %". */
+const char *compare_value(const struct measure *m, double v, char out[32]);
 /* The runs of both sides that belong to one repeat, by their numbers in their cells; gives how many. */
 int compare_together(const struct compared *c, const struct compared_pair *p, int run[STATISTICS_RUNS][2]);
 /* Whether it has a p: enough samples, and not the same training on both sides. */

@@ -133,6 +133,7 @@ static void put_answer(const struct compared *c, const struct compared_pair *p, 
 static void compared_put_foretold(const struct compared_answer *a, struct json *j) {
     json_put(j, JSON_INT("pairs", a->pairs), JSON_BOOL("paired", a->statistics.paired), JSON_BOOL("equal", a->equal),
              JSON_REAL("power", a->power), JSON_REAL("set_error", a->statistics.error),
+             JSON_REAL("choice_error", a->statistics.choice > 0 ? a->statistics.choice : (double)NAN),
              JSON_REAL("needed", a->needed ? a->needed : (double)NAN));
     compared_put_sides_int(j, "unreached", a->unreached);
 }
@@ -214,6 +215,7 @@ enum error compare_json(const struct compared *c, struct json *j) {
     json_open(j, "pairs", '[');
     for (int i = 0; i < c->x->npairs; i++) put_pair(c, &c->pair[i], j);
     json_close(j, ']');
+    compare_tuned_json(c->x, "tuning", j);
     compared_put_gates(c, j);
     compared_put_model(c, j);
     compared_put_texts(j, "notes", c->note, c->nnotes);
@@ -315,6 +317,7 @@ enum error compare_write(const struct compared *c) {
     struct json j = {0};
     const char *path = pool_printf(c->pool, "%s/results.json", c->folder);
     if (!path) return ERR_MEMORY;
+    if (c->x->tuned) TRY(compare_tuned_write(c->x, c->folder));
     TRY(json_save(&j, compare_json(c, &j), path));
     TRY(compared_write_words(c, "results.csv", compare_csv));
     TRY(compared_write_words(c, "verdicts.csv", compare_verdicts));

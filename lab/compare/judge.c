@@ -272,6 +272,7 @@ static enum error judge_all(struct compared *c) {
         const struct compared_answer *a = &pair->answer[k % x->nmeasures];
         judge_answer_one(c, pair, k % x->nmeasures);
         compare_set(c, pair, k % x->nmeasures);
+        if (k % x->nmeasures == 0) compare_choice(c, pair);
         p[k] = compare_is_tested(a) ? a->statistics.p : 1;
     }
     if (questions) statistics_holm(p, questions);

@@ -62,6 +62,28 @@ static void note_disagreement(struct compared *c) {
         }
 }
 
+/* Notes the pair whose verdict the choice of its tuned values leaves open. */
+static void note_choice(struct compared *c) {
+    const struct experiment *x = c->x;
+    for (int i = 0; i < x->npairs && x->tuned; i++) {
+        const struct compared_answer *a = &c->pair[i].answer[0];
+        bool significant = compare_is_tested(a) && a->statistics.p_all <= 1 - x->confidence;
+        if (a->verdict != VERDICT_INCONCLUSIVE || !significant || !(a->statistics.choice > 0)) continue;
+        double more =
+            x->measure[0].scale == SCALE_DIFFERENCE ? 100 * a->statistics.choice : 100 * expm1(a->statistics.choice);
+        note_add(c,
+                 pool_printf(
+                     c->pool,
+                     "tuning: '%s' and '%s' differ as they were chosen (p is %.2g), but with %d seed%s of each try "
+                     "a better one may have been missed, which could change the difference by %.2g %s: more tune.seeds "
+                     "would decide",
+                     x->cell[c->pair[i].cell[0]].label, x->cell[c->pair[i].cell[1]].label, a->statistics.p_all,
+                     x->tune.nseeds, x->tune.nseeds == 1 ? "" : "s", more,
+                     x->measure[0].scale == SCALE_DIFFERENCE ? "pt" : "%"));
+        return;
+    }
+}
+
 static void note_goal(struct compared *c, int measure) {
     const struct measure *m = &c->x->measure[measure];
     const char *text = "";
@@ -128,5 +150,6 @@ void compare_notes(struct compared *c) {
         note_power(c, m);
         note_set(c, m);
     }
+    note_choice(c);
     note_disagreement(c);
 }

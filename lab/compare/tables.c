@@ -46,7 +46,7 @@ static void grid_next(struct compare_grid *g) {
     g->row = table_row(&g->t, ++g->rows), g->column = 0;
 }
 
-static const char *grid_number_text(const struct measure *m, double v, char out[32]) {
+const char *compare_value(const struct measure *m, double v, char out[32]) {
     if (!isfinite(v)) return isinf(v) ? "never" : "-";
     if (!strcmp(m->unit, "bytes")) return text_of_bytes(v, out);
     if (m->scale == SCALE_DIFFERENCE) return snprintf(out, 32, "%.2f %%", 100 * v), out;
@@ -62,13 +62,13 @@ static const char *grid_cell_text(const struct compared *c, int cell, int measur
     char number[32], around[32];
     const struct measure *m = &c->x->measure[measure];
     const struct compared_cell *v = &c->cell[cell];
-    if (measure || !isfinite(v->spread)) return strcpy(out, grid_number_text(m, v->median[measure], number));
+    if (measure || !isfinite(v->spread)) return strcpy(out, compare_value(m, v->median[measure], number));
     double half = v->spread * v->median[0] / 2 * (m->scale == SCALE_DIFFERENCE ? 100 : 1);
     if (!strcmp(m->unit, "bytes"))
         text_of_bytes(half, around);
     else
         snprintf(around, sizeof around, fabs(half) < 100 ? "%.2g" : "%.0f", half);
-    snprintf(out, MEASURE_TEXT, "%s ± %s", grid_number_text(m, v->median[0], number), around);
+    snprintf(out, MEASURE_TEXT, "%s ± %s", compare_value(m, v->median[0], number), around);
     return out;
 }
 
@@ -288,7 +288,10 @@ static void grid_print_all(const struct compared *c, void (*write)(const struct 
     if (make_grid(c, &g)) write(&g.t, f);
     if (make_other_grid(c, &g)) write(&g.t, f);
     grid_print_legend(c, f);
-    fprintf(f, "\n%s\n%s", compare_sentence(c), between);
+    fputc('\n', f);
+    compare_tuned_table(c->x, write, f);
+    fprintf(f, "%s\n%s", compare_sentence(c), between);
+    for (int i = 0; i < c->x->ncells && c->x->tuned; i++) fprintf(f, "%stuned: %s\n", start, compare_tuned(c->x, i));
     grid_print_bits(c, f, start);
     if (*compare_model(c)) fprintf(f, "%smodel: %s\n", start, compare_model(c));
     grid_print_doubts(c, f, start);

@@ -17,7 +17,7 @@ static const char *axis_label_of(struct pool *pool, const struct node *value) {
     return label ? label : "(nothing)";
 }
 
-static enum error axis_add(struct experiment_reader *r, struct experiment_axis *axis, const struct node *value) {
+enum error experiment_axis_add(struct experiment_reader *r, struct experiment_axis *axis, const struct node *value) {
     const char *label = axis_label_of(r->x->pool, value);
     int same = 1;
     for (int i = 0; i < axis->count; i++) {
@@ -45,7 +45,7 @@ static enum error read_axis(struct experiment_reader *r, const struct node *valu
                      values->key, EXPERIMENT_VALUES);
         return ERR_NONE;
     }
-    for (int i = 0; i < values->count; i++) TRY(axis_add(r, axis, values->items[i]));
+    for (int i = 0; i < values->count; i++) TRY(experiment_axis_add(r, axis, values->items[i]));
     return ERR_NONE;
 }
 
@@ -56,7 +56,7 @@ static enum error read_matrix(struct experiment_reader *r, const struct node *ma
         return ERR_NONE;
     }
     for (int i = 0; i < matrix->count; i++) TRY(read_axis(r, matrix->items[i]));
-    if (first == 0 && r->x->axis[0].count == 1)
+    if (first == 0 && r->x->axis[0].count == 1 && !(r->search && r->search->alone))
         config_error(r->e, matrix->items[0], false, "the first axis, '%s', is compared: it needs two or more values",
                      r->x->axis[0].key);
     return ERR_NONE;
@@ -64,13 +64,13 @@ static enum error read_matrix(struct experiment_reader *r, const struct node *ma
 
 /* ---- named sides ---- */
 
-static void axis_reader_ask(struct experiment_reader *r, const struct node *at, const char *key) {
+void experiment_ask(struct experiment_reader *r, const struct node *at, const char *key) {
     struct experiment *x = r->x;
     int n = 0;
     for (; x->asked[n]; n++)
         if (!strcmp(x->asked[n], key)) return;
     if (n == EXPERIMENT_ASKED)
-        config_error(r->e, at, true, "the sides set more than %d keys", EXPERIMENT_ASKED);
+        config_error(r->e, at, true, "the sides set, and 'tune' tries, more than %d keys", EXPERIMENT_ASKED);
     else
         x->asked[n] = key;
 }
@@ -85,7 +85,7 @@ static void axis_read_side(struct experiment_reader *r, const struct node *side)
                      "sides: '%.60s' needs a map of keys\nfor example int8: {mode: ddp, comm.compress: int8}",
                      side->key);
     for (int i = 0; i < side->count && side->kind == NODE_MAP; i++)
-        axis_reader_ask(r, side->items[i], side->items[i]->key);
+        experiment_ask(r, side->items[i], side->items[i]->key);
     if (!label || axis->count == EXPERIMENT_VALUES) return;
     axis->value[axis->count] = side, axis->label[axis->count++] = label;
 }
@@ -111,8 +111,19 @@ static void check_axes(struct experiment_reader *r, const struct node *matrix) {
                 config_error(r->e, node_get(matrix, x->axis[a].key), true, "'%s' is already set by sides", x->asked[k]);
 }
 
+/* What is only tuned may have no sides: it is one. */
+static enum error axis_whole(struct experiment_reader *r) {
+    static const struct node nothing = {.kind = NODE_MAP, .source = "default"};
+    struct experiment_axis *axis = &r->x->axis[r->x->naxes++];
+    *axis = (struct experiment_axis){.key = "side", .named = true, .count = 1};
+    axis->value[0] = &nothing, axis->label[0] = r->x->name;
+    return ERR_NONE;
+}
+
 enum error experiment_axes(struct experiment_reader *r, const struct node *root, const struct node *sides,
                            const struct node *matrix) {
+    bool alone = r->search && r->search->alone;
+    if (!sides && !matrix && alone) return axis_whole(r);
     if (!sides && !matrix)
         config_error(r->e, root, false,
                      "there is neither a matrix nor sides: nothing to compare\nmatrix: {mode: [dp, ddp]}");
@@ -121,6 +132,6 @@ enum error experiment_axes(struct experiment_reader *r, const struct node *root,
     if (sides)
         check_axes(r, matrix);
     else if (r->x->naxes)
-        r->x->asked[0] = r->x->axis[0].key;
+        experiment_ask(r, matrix, r->x->axis[0].key);
     return ERR_NONE;
 }

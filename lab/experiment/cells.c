@@ -67,8 +67,11 @@ static bool cell_next_place(const struct experiment *x, int *at) {
 
 static const char *cell_label_of(const struct experiment *x, const int *at) {
     const char *label = x->axis[0].label[at[0]];
-    for (int a = 1; a < x->naxes && label; a++)
-        label = pool_printf(x->pool, "%s %s=%s", label, x->axis[a].key, x->axis[a].label[at[a]]);
+    for (int a = 1; a < x->naxes && label; a++) {
+        const struct experiment_axis *axis = &x->axis[a]; /* values that have names need no key */
+        label = pool_printf(x->pool, "%s %s%s%s", label, axis->named ? "" : axis->key, axis->named ? "" : "=",
+                            axis->label[at[a]]);
+    }
     return label;
 }
 
@@ -131,18 +134,29 @@ static enum error cell_put_value(struct experiment_reader *r, struct node *tree,
     return ERR_NONE;
 }
 
+/* Whether its runs stop on their way, and go on from a checkpoint that they make there. */
+static bool cell_goes_on(const struct experiment_reader *r) {
+    return r->search && r->search->tries && r->x->tune.search == TUNE_HALVING;
+}
+
 static enum error cell_make_tree(struct experiment_reader *r, struct experiment_cell *cell, const struct fixed *fixed,
                                  struct node **out) {
     struct experiment *x = r->x;
     struct node *tree = tree_copy(r->base, x->pool);
     if (!tree) return ERR_MEMORY;
+    const struct node *tuned;
     for (int a = 0; a < x->naxes; a++) TRY(cell_put_value(r, tree, &x->axis[a], x->axis[a].value[cell->at[a]]));
+    TRY(experiment_tuned_values(r, (int)(cell - x->cell), &tuned));
+    for (int i = 0; tuned && i < tuned->count; i++) TRY(experiment_put(r, tree, tuned->items[i], tuned->items[i]->key));
     TRY(experiment_start_take(r, tree, &cell->start));
     *out = tree;
     if (cell->start.command) return ERR_NONE;
     if (x->nseeds) TRY(cell_put_text(r, tree, "seed", pool_printf(x->pool, "%lld", (long long)x->seeds[0])));
     if (!node_get(tree, "name")) TRY(cell_put_text(r, tree, "name", x->name));
-    if (!node_get(tree, "checkpoint")) TRY(cell_put_text(r, tree, "checkpoint", "off"));
+    if (cell_goes_on(r))
+        TRY(cell_put_text(r, tree, "checkpoint", "1000000000st"));
+    else if (!node_get(tree, "checkpoint"))
+        TRY(cell_put_text(r, tree, "checkpoint", "off"));
     if (fixed->second && x->weak) TRY(cell_put_batch(r, cell, tree));
     const struct node *threads = fixed->second ? node_get(cell->settings.tree, "threads") : NULL;
     if (threads && !strcmp(threads->source, "auto"))
@@ -238,6 +252,11 @@ static enum error settle_cell(struct experiment *x, struct experiment_cell *cell
 
 static void cell_check_length(struct experiment_reader *r, const struct experiment_cell *cell) {
     const struct config_span *length = &cell->settings.config.train.length;
+    if (r->x->tune.search == TUNE_HALVING && (cell->start.command || length->unit == SPAN_SECONDS))
+        config_error(
+            r->e, node_get(cell->settings.tree, "train"), false,
+            "%s: halving wants the engine's own runs, of a length in epochs or steps\nset search: grid, or random",
+            cell->label);
     if (!cell->start.command && length->unit == SPAN_STEPS && length->value <= (double)r->x->warmup)
         config_error(r->e, node_get(cell->settings.tree, "train"), false,
                      "%s: %.0f steps, all of them warm-up\ntrain longer, or set 'warmup'", cell->label, length->value);
@@ -325,6 +344,26 @@ static enum error list_pairs(struct experiment_reader *r) {
     return ERR_NONE;
 }
 
+char *experiment_cell_file(const struct experiment *x, int cell) {
+    static const char *const added[] = {"name", "checkpoint", "threads", "seed"};
+    const struct node *all = x->cell[cell].settings.tree;
+    struct config_errors *e;
+    struct node *root;
+    const char *text = x->cell[cell].config;
+    char *out = NULL;
+    if (config_errors_create(&e) != ERR_NONE) return NULL;
+    if (tree_parse(text, strlen(text), "config.yaml", x->pool, e, &root) == ERR_NONE) {
+        for (size_t i = 0; i < sizeof added / sizeof *added; i++) {
+            const struct node *at = node_get(all, added[i]);
+            while (at && at->kind == NODE_MAP && at->count) at = at->items[0];
+            if (at && at->source && !strcmp(at->source, "auto")) tree_drop(root, added[i]);
+        }
+        out = tree_write(root, false, x->pool);
+    }
+    config_errors_free(e);
+    return out;
+}
+
 enum error experiment_expand(struct experiment_reader *r) {
     struct experiment *x = r->x;
     struct fixed fixed = {0};
@@ -341,6 +380,10 @@ enum error experiment_expand(struct experiment_reader *r) {
     for (int i = 0; i < x->ncells; i++) {
         TRY(settle_cell(x, &x->cell[i]));
         cell_check_length(r, &x->cell[i]);
+    }
+    if (r->search && (r->search->tries || r->search->alone)) {
+        x->repeats = x->most = x->nseeds ? x->nseeds : 1;
+        return ERR_NONE;
     }
     if (list_pairs(r) != ERR_NONE) return ERR_NONE;
     if (x->npairs == 0)

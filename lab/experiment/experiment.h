@@ -11,10 +11,12 @@
  *
  *   sides: {dp: {mode: dp}, ddp: {mode: ddp}, int8: {mode: ddp, comm.compress: int8}}
  *   repeats: {seeds: 8}                                                        # run k of every cell has seed k
+ *   tune: {optimizer.lr: log 1e-4..1e-1, budget: 16 runs}                      # each side at its best (tune.h)
  *
  * A cell that has a 'command' runs that instead of the engine (docs/compare-your-scripts.md). */
 #pragma once
 #include "engine/settings/run_config.h"
+#include "lab/experiment/tune.h"
 #include "lab/numbers/statistics.h"
 #include "lab/results/measure.h"
 
@@ -78,8 +80,10 @@ struct experiment {
         *asked[EXPERIMENT_ASKED + 1]; /* the keys that are the question, in which sides may differ; NULL ends them */
     bool all_pairs;                   /* each side against each other one, not only against A */
     int repeats;                      /* runs of a cell */
-    int most;   /* with repeats: auto the maximum, where 'repeats' runs decide too little; else the same */
-    int nseeds; /* 0: all runs have the configuration's */
+    int most; /* with repeats: auto the maximum, where 'repeats' runs decide too little; else the same */
+    struct tune tune;
+    const struct tuned *tuned;      /* what has come of it; NULL: nothing is tuned, or not yet */
+    int nseeds;                     /* 0: all runs have the configuration's */
     int64_t seeds[STATISTICS_RUNS]; /* of each repeat */
     int64_t warmup;
     double confidence, practical; /* practical: of ratios; each measure has its own */
@@ -94,6 +98,14 @@ struct experiment {
     struct pool *pool;
 };
 
+/* The two experiments of one that is tuned: its tries as a further axis, with the seeds of tuning and no pairs; and the
+ * comparison of what was chosen for each cell. With neither, each cell has the first try, to be checked. */
+struct experiment_search {
+    bool alone; /* only the search is asked for: there may be one cell, and nothing is compared */
+    const struct tune_try *tries;
+    int ntries;
+    const struct tuned *tuned; /* what was chosen */
+};
 struct experiment_source {
     const char *path;        /* of the experiment; NULL: 'text' is it */
     const char *text;        /* made of options */
@@ -104,12 +116,15 @@ struct experiment_source {
     int nsets;
     const char *const *gates; /* beside its own */
     int ngates;
+    const struct experiment_search *search; /* NULL: nothing is known of a search */
 };
 /* Reads it and checks every cell as a run's configuration, and that no pair differs in more than it should: all that is
  * wrong is in *report (in the experiment's pool) then, ERR_CONFIG; ERR_INPUT when a file is missing.
  * experiment_close in any case. */
 MUST_CHECK enum error experiment_open(const struct experiment_source *source, struct experiment *out, char **report);
 void experiment_close(struct experiment *x);
+/* The configuration of a cell as a file of its own: without what experiments add to it. NULL: no memory. */
+char *experiment_cell_file(const struct experiment *x, int cell);
 /* Pairs times measures: what is asked, whatever comes of it. */
 int experiment_questions(const struct experiment *x);
 /* "8 seeds are too few to compare seed by seed ...": so many runs are compared as two groups; NULL: they are not, or no

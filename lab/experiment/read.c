@@ -13,7 +13,7 @@
 
 struct experiment_raw {
     const char *name;
-    struct node *base, *sides, *matrix, *exclude, *repeats, *metrics, *practical, *fail_if, *under, *hosts;
+    struct node *base, *sides, *matrix, *exclude, *repeats, *tune, *metrics, *practical, *fail_if, *under, *hosts;
     int scaling, pairs;
     int64_t seed;
     struct config_span warmup;
@@ -43,6 +43,10 @@ static const struct config_field fields[] = {
      .help = "Number of runs of each cell. auto: by the spread of the first runs, as many as detect a 'practical' "
              "difference with a chance of 80 %, at most 10 ({most: 20}). {seeds: 8} or {seeds: [3, 5]}: run k of every "
              "cell has seed k, so each is a separate training"},
+    {"tune", CONFIG_NODE, AT(tune), NULL,
+     .help =
+         "Keys whose values are chosen for each side before the comparison, on seeds of their own: {optimizer.lr: log "
+         "1e-4..1e-1, budget: 16 runs, search: grid}"},
     {"warmup", CONFIG_SPAN, AT(warmup), "10st", "Number of first steps of each run that are not counted",
      .choices = "off"},
     {"metrics", CONFIG_NODE, AT(metrics), "[step_time, throughput, comm_exposed]",
@@ -307,16 +311,20 @@ static enum error read_all(struct experiment_reader *r, const struct experiment_
     if (!(x->folder = reader_folder_of(s->path, x->pool))) return ERR_MEMORY;
     x->weak = raw.scaling == 1, x->seed = (uint64_t)raw.seed;
     x->all_pairs = raw.pairs == 1;
-    r->quick = s->quick;
+    r->quick = s->quick, r->search = s->search;
     r->repeats = raw.repeats, r->exclude = raw.exclude;
     read_warmup(r, root, raw.warmup);
     if (raw.confidence) x->confidence = read_share(r, node_get(root, "confidence"), raw.confidence, "%", 0.5, 0.999);
     TRY(reader_go_on(read_base(r, s, &raw)));
     TRY(experiment_axes(r, root, raw.sides, raw.matrix));
     read_repeats(r, raw.repeats, s);
+    if (raw.tune) TRY(experiment_tune(r, raw.tune));
+    if (!raw.tune && s->search && s->search->alone)
+        config_error(r->e, root, false,
+                     "there is no 'tune': nothing to try\ntune: {optimizer.lr: log 1e-4..1e-1, budget: 16 runs}");
     if (raw.metrics) TRY(read_measures(r, raw.metrics));
     read_practical(r, raw.practical);
-    TRY(read_gates(r, s, raw.fail_if));
+    if (!s->search || !(s->search->tries || s->search->alone)) TRY(read_gates(r, s, raw.fail_if));
     if (config_errors_count(r->e)) return ERR_CONFIG;
     TRY(experiment_expand(r));
     for (int i = 0; i < x->ngates && !config_errors_count(r->e); i++) TRY(reader_go_on(gate_check(x, i, r->e)));

@@ -293,18 +293,35 @@ struct comparison statistics_compare(const double *a, int n, const double *b, in
                                .high = statistics_scale_unshift(scale, s.high),
                                .p = s.p,
                                .p_all = s.p,
-                               .error = (double)NAN};
+                               .error = (double)NAN,
+                               .choice = (double)NAN};
 }
 
 static double statistics_no_difference(const struct comparison *c) {
     return c->scale == SCALE_RATIO ? 1 : 0;
 }
 
-/* The values' own noise and the error that they share are independent: their squares add up. */
-static void interval_widen(const struct comparison *c, double confidence, double *low, double *high) {
-    double more = c->error > 0 ? normal_quantile((1 + confidence) / 2) * c->error : 0;
-    *low = more > 0 ? c->estimate - hypot(c->estimate - c->low, more) : c->low;
-    *high = more > 0 ? c->estimate + hypot(c->high - c->estimate, more) : c->high;
+/* The values' own noise and the error that they share are independent: as shifts, their squares add up. What a choice has
+ * missed is no noise around the truth, but lies on the side of the one that chose badly, and is added as it is. */
+static void interval_widen(const struct comparison *c, double confidence, bool error, double *low, double *high) {
+    double z = normal_quantile((1 + confidence) / 2), middle = statistics_scale_shift(c->scale, c->estimate);
+    double more = error && c->error > 0 ? z * c->error : 0, missed = c->choice > 0 ? z * c->choice : 0;
+    *low = c->low, *high = c->high;
+    if (!(more + missed > 0)) return;
+    double below = hypot(middle - statistics_scale_shift(c->scale, c->low), more) + missed;
+    double above = hypot(statistics_scale_shift(c->scale, c->high) - middle, more) + missed;
+    *low = statistics_scale_unshift(c->scale, middle - below);
+    *high = statistics_scale_unshift(c->scale, middle + above);
+}
+
+double statistics_missed(const double *shift, const double *noise, int n, int chosen) {
+    double most = 0;
+    for (int i = 0; i < n; i++) {
+        if (i == chosen || !(noise[i] > 0) || !isfinite(shift[i])) continue;
+        double d = fmax(0, (shift[i] - shift[chosen]) / noise[i]), density = exp(-d * d / 2) / sqrt(2 * M_PI);
+        most = fmax(most, noise[i] * noise[i] * ((1 + d * d) * (1 - normal_below(d)) - d * density));
+    }
+    return most;
 }
 
 static bool statistics_is_significant(const struct comparison *c, double confidence) {
@@ -314,15 +331,17 @@ static bool statistics_is_significant(const struct comparison *c, double confide
 enum verdict statistics_verdict(const struct comparison *c, double confidence, double practical) {
     double most = statistics_no_difference(c) + practical, least = c->scale == SCALE_RATIO ? 1 / most : -most, low,
            high;
-    interval_widen(c, confidence, &low, &high);
+    interval_widen(c, confidence, true, &low, &high);
     if (low >= least && high <= most) return VERDICT_SAME;
-    if (!statistics_is_significant(c, confidence)) return VERDICT_INCONCLUSIVE;
+    interval_widen(c, confidence, false, &low, &high);
+    bool beside = !(c->choice > 0) || low > statistics_no_difference(c) || high < statistics_no_difference(c);
+    if (!statistics_is_significant(c, confidence) || !beside) return VERDICT_INCONCLUSIVE;
     return c->estimate > statistics_no_difference(c) ? VERDICT_FASTER : VERDICT_SLOWER;
 }
 
 bool statistics_differs(const struct comparison *c, double confidence) {
     double low, high;
-    interval_widen(c, confidence, &low, &high);
+    interval_widen(c, confidence, true, &low, &high);
     return statistics_is_significant(c, confidence) &&
            (low > statistics_no_difference(c) || high < statistics_no_difference(c));
 }

@@ -72,7 +72,14 @@ struct comparison { /* of b with a, where less is better: above 1, or above 0, b
     double p_all;               /* among all of them, by Holm: to be set before the verdict */
     double error; /* the standard error of what all values share, such as one validation set: it is in neither p nor the
                      interval, and is to be set before the verdict; NaN: there is none, or it is not known */
+    double
+        choice; /* likewise of what was tuned: that the side may have a better try than the one that was chosen. Without it
+                      there is no verdict of faster or slower */
 };
+/* The mean square of what the choice of one of n tries may have missed: shift[i] are their scores (less is better), noise[i]
+ * is the deviation of the difference between this try and the chosen one. A try that seems worse by d is better by a normal
+ * error less d; the largest of these counts. */
+double statistics_missed(const double *shift, const double *noise, int n, int chosen);
 /* paired: a[i] belongs to b[i], and n is m. An infinite value is worse than any other. p_all begins as p. */
 struct comparison statistics_compare(const double *a, int n, const double *b, int m, enum scale scale, bool paired,
                                      double confidence);
@@ -80,8 +87,8 @@ struct comparison statistics_compare(const double *a, int n, const double *b, in
 double statistics_spread(const double *a, int n, const double *b, int m, enum scale scale, bool paired);
 /* A difference that counts, as a shift: 2 % of a ratio is log(1.02). */
 double statistics_shift(enum scale scale, double practical);
-/* Same: the whole interval, widened by the error, lies within 'practical' of no difference. Faster or slower: else, where
- * p_all is at most 1 - confidence. Inconclusive: neither; more runs, or less noise, would be needed to tell. */
+/* Same: the whole interval, widened by both errors, lies within 'practical' of no difference. Faster or slower: else, where
+ * p_all is at most 1 - confidence, and the interval, widened by that of the choice, excludes no difference. Inconclusive: neither; more runs, or less noise, would be needed to tell. */
 enum verdict statistics_verdict(const struct comparison *c, double confidence, double practical);
 /* Whether p_all and the widened interval both exclude 'no difference', however small the difference is. */
 bool statistics_differs(const struct comparison *c, double confidence);

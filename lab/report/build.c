@@ -123,13 +123,13 @@ static void report_tell_what_is_cut(struct report *r) {
                          r->section[i].cut);
 }
 
-enum { EARLY = 2, LATE = 7 }; /* places of report_learning */
+enum { EARLY = 3, LATE = 8 }; /* places of report_learning */
 
 enum error report_read(const char *path, struct pool *pool, struct report *out) {
     static enum error (*const builders[])(struct report *, const struct report_data *) = {
-        report_verdict, report_final,     report_learning, report_phases,      report_speedup,
-        report_bytes,   report_timeline,  report_learning, report_metrics,     report_predicted,
-        report_memory,  report_same_bits, report_settings, report_environment, report_again};
+        report_verdict,   report_tuning,   report_final,       report_learning, report_phases,    report_speedup,
+        report_bytes,     report_timeline, report_learning,    report_metrics,  report_predicted, report_memory,
+        report_same_bits, report_settings, report_environment, report_again};
     struct report_data d;
     TRY(report_data_read(path, pool, &d));
     memset(out, 0, sizeof *out);

@@ -143,6 +143,7 @@ MUST_CHECK enum error report_laws(struct report *r, struct report_section *s, co
 
 /* ---- the sections, in their order ---- */
 enum error report_verdict(struct report *r, const struct report_data *d);
+enum error report_tuning(struct report *r, const struct report_data *d);
 enum error report_final(struct report *r, const struct report_data *d);
 enum error report_metrics(struct report *r, const struct report_data *d);
 enum error report_same_bits(struct report *r, const struct report_data *d);

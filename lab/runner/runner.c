@@ -19,37 +19,53 @@
 #include <unistd.h>
 
 enum { NOTE_MOST = 4096, LOG_SHOWN = 2000, AGAIN_MOST = 2 };
-static const struct json_limits note_limits = {2, 16, 256};
+static const struct json_limits note_limits = {3, 16 + TUNE_PARTS, 256};
 
-struct runner_state {
-    const struct runner *r;
-    const struct experiment *x;
-    struct compared *out;
-    struct pool *pool;
-    bool *done;      /* [cell * most + repeat] */
-    double *seconds; /* likewise; of those that are done */
-    int most;        /* repeats that there is room for */
-};
-
-static char *runner_run_path(const struct runner_state *s, int cell, int repeat, const char *end) {
+char *runner_run_path(const struct runner_state *s, int cell, int repeat, const char *end) {
     return pool_printf(s->pool, "%s/cells/%s/run-%02d%s", s->r->folder, s->x->cell[cell].name, repeat + 1, end);
 }
 
 /* ---- what was run before ---- */
 
-static enum error runner_write_note(const struct runner_state *s, int cell, int repeat, int again, double foreign,
-                                    double seconds) {
+/* What is noted of a run when it has ended. */
+struct run_note {
+    int again;
+    double foreign, seconds;
+};
+
+/* The first of a run's scores, one for each part of a search. */
+static double *runner_scores(const struct runner_state *s, int cell, int repeat) {
+    return s->part->score + (cell * s->most + repeat) * TUNE_PARTS;
+}
+
+static enum error runner_write_note(const struct runner_state *s, int cell, int repeat, const struct run_note *n) {
     struct json j = {0};
     char *path = runner_run_path(s, cell, repeat, "/compare.json");
     if (!path) return ERR_MEMORY;
     json_open(&j, NULL, '{');
     json_string(&j, "digest", s->x->cell[cell].digest);
     if (s->x->nseeds) json_int(&j, "seed", s->x->seeds[repeat]);
-    if (again) json_int(&j, "again", again);
-    json_real(&j, "foreign_cores", foreign);
-    json_real(&j, "seconds", seconds);
+    if (n->again) json_int(&j, "again", n->again);
+    json_real(&j, "foreign_cores", n->foreign);
+    json_real(&j, "seconds", n->seconds);
+    if (s->part) {
+        json_open(&j, "scores", '[');
+        for (int i = 0; i <= s->part->at; i++) json_real(&j, NULL, runner_scores(s, cell, repeat)[i]);
+        json_close(&j, ']');
+    }
     json_close(&j, '}');
     return json_save(&j, ERR_NONE, path);
+}
+
+/* Takes the scores of the parts up to this one; false: it has not made this one. */
+static bool runner_take_scores(struct runner_state *s, int cell, int repeat, const struct json_value *note) {
+    const struct json_value *scores = json_member(note, "scores", JSON_ARRAY);
+    if (!scores || scores->count <= s->part->at) return false;
+    for (int i = 0; i <= s->part->at; i++) {
+        const struct json_value *v = &scores->children[i];
+        runner_scores(s, cell, repeat)[i] = v->kind == JSON_NUMBER ? v->number : INFINITY;
+    }
+    return true;
 }
 
 /* Takes a finished run; anything else about its directory means that it is not. */
@@ -61,8 +77,9 @@ static bool runner_take(struct runner_state *s, int cell, int repeat) {
     if (!path || !dir || !file_exists(path)) return false;
     if (json_read(path, NOTE_MOST, note_limits, s->pool, &root) != ERR_NONE ||
         strcmp(json_text(root, "digest"), s->x->cell[cell].digest) != 0 ||
-        (s->x->nseeds && json_number(root, "seed") != (double)s->x->seeds[repeat]) ||
-        run_result_read(dir, s->pool, &run->result) != ERR_NONE)
+        (s->x->nseeds && json_number(root, "seed") != (double)s->x->seeds[repeat]))
+        return false;
+    if (s->part ? !runner_take_scores(s, cell, repeat, root) : run_result_read(dir, s->pool, &run->result) != ERR_NONE)
         return false;
     run->dir = dir + strlen(s->r->folder) + 1;
     run->repeat = repeat;
@@ -132,15 +149,46 @@ static double runner_foreign_cores(const struct one_run *r, double busy, const s
     return fmax((busy - runner_seconds_used(&end->used)) / seconds, 0);
 }
 
-static enum error runner_try_once(const struct one_run *r, double *foreign, double *seconds, struct process_end *end) {
-    TRY(one_run_remove(r));
+static enum error runner_try_once(const struct one_run *r, struct run_note *note, struct process_end *end) {
+    if (!r->goes_on) TRY(one_run_remove(r));
     double busy = runner_busy_seconds();
     int64_t began = clock_ns();
     *end = (struct process_end){0};
     TRY(one_run(r, end));
-    *seconds = clock_seconds(clock_ns() - began);
-    *foreign = runner_foreign_cores(r, runner_busy_seconds() - busy, end, *seconds);
+    note->seconds = clock_seconds(clock_ns() - began);
+    note->foreign = runner_foreign_cores(r, runner_busy_seconds() - busy, end, note->seconds);
     return ERR_NONE;
+}
+
+/* Whether the run's own words are that its training diverged: in a search that is a result, and the worst one. */
+static bool runner_diverged(const struct runner_state *s, const struct one_run *r, const struct process_end *end) {
+    char *text, *path = one_run_log(r, end->which);
+    size_t n;
+    if (!s->part || r->cell->start.command || end->late || end->code != error_exit_code(ERR_RESULT) || !path)
+        return false;
+    return file_read(path, 1 << 24, s->pool, &text, &n) == ERR_NONE && strstr(text, "diverged: the loss of step");
+}
+
+/* The score of a run that has made a part of a search. */
+static enum error runner_score(const struct runner_state *s, int cell, int repeat, bool diverged) {
+    const struct measure *m = &s->x->measure[0];
+    struct run_result *result = &s->out->cell[cell].run[repeat].result;
+    double v = INFINITY;
+    if (!diverged) {
+        TRY(run_result_read(runner_run_path(s, cell, repeat, ""), s->pool, result));
+        v = measure_of(m, result, s->x->warmup);
+    }
+    for (int i = s->part->at; i < (diverged ? TUNE_PARTS : s->part->at + 1); i++)
+        runner_scores(s, cell, repeat)[i] = isfinite(v) ? v : INFINITY;
+    return ERR_NONE;
+}
+
+/* "2ep", "25st": where a part of a training ends; NULL: at its end, or there is no memory. */
+static const char *runner_stop(const struct runner_state *s, int cell) {
+    const struct config_span *length = &s->x->cell[cell].settings.config.train.length;
+    if (!s->part || s->part->until >= 1) return NULL;
+    double at = length->value * s->part->until;
+    return length->unit == SPAN_STEPS ? pool_printf(s->pool, "%.0fst", ceil(at)) : pool_printf(s->pool, "%.9gep", at);
 }
 
 static enum error runner_run_one(struct runner_state *s, int cell, int repeat) {
@@ -152,26 +200,33 @@ static enum error runner_run_one(struct runner_state *s, int cell, int repeat) {
                                   pool_printf(s->pool, "%s/cells/%s/config.yaml", s->r->folder, s->x->cell[cell].name),
                               .dir = runner_run_path(s, cell, repeat, ""),
                               .log = runner_run_path(s, cell, repeat, ".log"),
+                              .stop = runner_stop(s, cell),
+                              .goes_on = s->part && s->part->at > 0,
                               .pool = s->pool};
     struct process_end end;
-    double foreign, seconds;
-    int again = 0;
+    struct run_note note = {0};
     if (!r.config || !r.dir || !r.log) return ERR_MEMORY;
-    TRY(runner_try_once(&r, &foreign, &seconds, &end));
-    for (; again < AGAIN_MOST && !stop_signal() && one_run_lost(&r, &end); again++) {
+    TRY(runner_try_once(&r, &note, &end));
+    for (; note.again < AGAIN_MOST && !stop_signal() && one_run_lost(&r, &end); note.again++) {
         log_warn("'%s', run %d: a rank or a host was lost (exit code %d): repeating the run, %d of %d", r.cell->label,
-                 repeat + 1, end.code, again + 1, AGAIN_MOST);
-        TRY(runner_try_once(&r, &foreign, &seconds, &end));
+                 repeat + 1, end.code, note.again + 1, AGAIN_MOST);
+        TRY(runner_try_once(&r, &note, &end));
     }
-    if (stop_signal()) return one_run_remove(&r);
-    if (end.code != 0 || end.late) return runner_failure(s, &r, &end);
-    TRY(runner_write_note(s, cell, repeat, again, foreign, seconds));
+    if (stop_signal()) return r.goes_on ? ERR_NONE : one_run_remove(&r);
+    bool diverged = runner_diverged(s, &r, &end);
+    if ((end.code != 0 && !diverged) || end.late) return runner_failure(s, &r, &end);
+    if (s->part) TRY(runner_score(s, cell, repeat, diverged));
+    TRY(runner_write_note(s, cell, repeat, &note));
     if (!runner_take(s, cell, repeat))
         return FAIL(ERR_DATA, "'%s' ended with code 0, but did not finish its run", r.dir);
     return ERR_NONE;
 }
 
 /* ---- progress ---- */
+
+static bool runner_is_wanted(const struct runner_state *s, int cell) {
+    return !s->part || s->part->in[cell];
+}
 
 /* Estimates the seconds of the runs to come: each as long as the runs of the same cell took, or else as all did. */
 static double runner_eta(const struct runner_state *s) {
@@ -187,15 +242,16 @@ static double runner_eta(const struct runner_state *s) {
         for (int k = 0; k < s->most; k++)
             if (done[k] && isfinite(seconds[k])) mine += seconds[k], count++;
         double one = count ? mine / count : all ? sum / all : 0;
-        for (int k = 0; k < s->out->repeats; k++) left += done[k] ? 0 : one;
+        for (int k = 0; k < s->out->repeats && runner_is_wanted(s, i); k++) left += done[k] ? 0 : one;
     }
     return left;
 }
 
-static int runner_count_done(const struct runner_state *s) {
+/* The runs that are wanted, or those of them that are done. */
+static int runner_count(const struct runner_state *s, bool done) {
     int n = 0;
     for (int i = 0; i < s->x->ncells; i++)
-        for (int k = 0; k < s->out->repeats; k++) n += s->done[i * s->most + k];
+        for (int k = 0; k < s->out->repeats && runner_is_wanted(s, i); k++) n += !done || s->done[i * s->most + k];
     return n;
 }
 
@@ -206,8 +262,11 @@ static void runner_show(const struct runner_state *s, int cell, int repeat, bool
     const struct compared_run *run = &s->out->cell[cell].run[repeat];
     char got[64] = "";
     const struct measure *m = &s->x->measure[0];
-    if (done) snprintf(got, sizeof got, "  %s %.4g %s", m->name, measure_of(m, &run->result, s->x->warmup), m->unit);
-    int number = runner_count_done(s) + !done, total = s->x->ncells * s->out->repeats;
+    if (done) {
+        double v = s->part ? runner_scores(s, cell, repeat)[s->part->at] : measure_of(m, &run->result, s->x->warmup);
+        snprintf(got, sizeof got, s->part && isinf(v) ? "  diverged" : "  %s %.4g %s", m->name, v, m->unit);
+    }
+    int number = runner_count(s, true) + !done, total = runner_count(s, false);
     fprintf(stderr, "%s[%d/%d] %s, run %d%s  eta %s%s", bar ? "\r" : "", number, total, s->x->cell[cell].label,
             repeat + 1, got, text_of_seconds(runner_eta(s), when), bar ? "\033[K" : "\n");
     fflush(stderr);
@@ -244,7 +303,7 @@ static void runner_draw_order(const struct experiment *x, int repeat, struct run
 
 /* ---- all ---- */
 
-static enum error runner_lock_folder(const char *folder, struct pool *pool, int *fd) {
+enum error runner_lock_folder(const char *folder, struct pool *pool, int *fd) {
     char *path = pool_printf(pool, "%s/compare.lock", folder);
     if (!path) return ERR_MEMORY;
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -265,13 +324,13 @@ static enum error runner_write_cells(const struct runner_state *s) {
     return ERR_NONE;
 }
 
-static enum error runner_run_all(struct runner_state *s) {
+enum error runner_run_all(struct runner_state *s) {
     struct runner_turn turns[EXPERIMENT_CELLS];
     for (int repeat = 0; repeat < s->out->repeats; repeat++) {
         runner_draw_order(s->x, repeat, turns);
         for (int i = 0; i < s->x->ncells; i++) {
             int cell = turns[i].cell;
-            if (s->done[cell * s->most + repeat]) continue;
+            if (s->done[cell * s->most + repeat] || !runner_is_wanted(s, cell)) continue;
             runner_show(s, cell, repeat, false);
             TRY(runner_run_one(s, cell, repeat));
             if (stop_signal()) return ERR_NONE;
@@ -312,20 +371,43 @@ static enum error runner_run_wanted(struct runner_state *s) {
     return runner_run_all(s);
 }
 
-static enum error runner_begin(struct runner_state *s) {
+static enum error runner_make_room(struct runner_state *s) {
     size_t n = (size_t)(s->x->ncells * s->most);
     s->done = pool_alloc(s->pool, n * sizeof *s->done);
     s->seconds = pool_alloc(s->pool, n * sizeof *s->seconds);
-    if (!s->done || !s->seconds) return ERR_MEMORY;
-    TRY(runner_write_cells(s));
+    return s->done && s->seconds ? ERR_NONE : ERR_MEMORY;
+}
+
+enum error runner_begin(struct runner_state *s) {
+    TRY(runner_make_room(s));
+    return runner_write_cells(s);
+}
+
+enum error runner_plan(const struct runner *r, const struct experiment *x, struct runner_plan *out) {
+    struct compared runs;
+    struct runner_state s = {.r = r, .x = x, .out = &runs, .pool = x->pool, .most = x->most};
+    double sum = 0;
+    TRY(compare_begin(x, r->folder, &runs));
+    TRY(runner_make_room(&s));
+    for (int i = 0; i < x->ncells; i++)
+        for (int k = 0; k < s.most; k++)
+            if (runner_take(&s, i, k)) sum += s.seconds[i * s.most + k];
+    out->runs = x->ncells * x->repeats, out->done = runner_count(&s, true);
+    out->seconds = out->done ? sum / out->done : (double)NAN;
+    return ERR_NONE;
+}
+
+void runner_take_all(struct runner_state *s) {
+    for (int i = 0; i < s->x->ncells; i++)
+        for (int k = 0; k < s->most && runner_is_wanted(s, i); k++) (void)runner_take(s, i, k);
+    if (runner_count(s, true) && !s->r->quiet)
+        fprintf(stderr, "%d of %d runs are already in %s\n", runner_count(s, true), runner_count(s, false),
+                s->r->folder);
+}
+
+static void runner_warn_few(const struct runner_state *s) {
     const char *few = s->r->quiet ? NULL : experiment_too_few(s->x, s->x->most);
     if (few) fprintf(stderr, "note: %s\n", few);
-    for (int i = 0; i < s->x->ncells; i++)
-        for (int k = 0; k < s->most; k++) (void)runner_take(s, i, k);
-    if (runner_count_done(s) && !s->r->quiet)
-        fprintf(stderr, "%d of %d runs are already in %s\n", runner_count_done(s), s->x->ncells * s->out->repeats,
-                s->r->folder);
-    return ERR_NONE;
 }
 
 enum error runner_run(const struct runner *r, const struct experiment *x, struct compared *out) {
@@ -335,6 +417,7 @@ enum error runner_run(const struct runner *r, const struct experiment *x, struct
     TRY(file_make_folders(r->folder));
     TRY(runner_lock_folder(r->folder, x->pool, &fd));
     enum error err = runner_begin(&s);
+    if (err == ERR_NONE) runner_warn_few(&s), runner_take_all(&s);
     if (err == ERR_NONE && x->model_fit) link_fits_measure(x, r->folder, r->program, r->quiet);
     if (err == ERR_NONE) err = runner_run_all(&s);
     if (err == ERR_NONE && x->most > x->repeats && !stop_signal()) err = runner_run_wanted(&s);

@@ -18,3 +18,10 @@ struct runner {
 /* Fills out from compare_begin on. After SIGINT or SIGTERM (stop.h) it ends early, ERR_NONE, with what there is; so
  * it does on an error, which is that of the run that failed. */
 MUST_CHECK enum error runner_run(const struct runner *r, const struct experiment *x, struct compared *out);
+
+/* What running it would take. Nothing is written. */
+struct runner_plan {
+    int runs, done;
+    double seconds; /* of one run, as those that are done took; NaN: none is done */
+};
+MUST_CHECK enum error runner_plan(const struct runner *r, const struct experiment *x, struct runner_plan *out);

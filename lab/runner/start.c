@@ -70,7 +70,8 @@ static void run_add_engine(const struct one_run *r, struct start_list *l) {
     word_add(l, "--json");
     word_add(l, "--quiet");
     set_add(l, run_yaml_quoted(r->pool, "log.dir", paths[1]));
-    set_add(l, "checkpoint.resume=never");
+    set_add(l, r->goes_on ? "checkpoint.resume=auto" : "checkpoint.resume=never");
+    if (r->stop) set_add(l, pool_printf(r->pool, "train.stop=%s", r->stop));
     set_add(l, "log.dashboard=off");
     if (r->x->nseeds) set_add(l, pool_printf(r->pool, "seed=%lld", (long long)r->x->seeds[r->repeat]));
 }

@@ -2,7 +2,6 @@
  * to other modes; a lost rank; and what is refused. */
 #include "tests/harness/training.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -142,51 +141,18 @@ static void checkpoints_go_anywhere(void **state) {
                                           {"mode=fsdp", "devices=cpu:3", "fsdp={reshard: never, unit: 64KB}"},
                                           {"mode=ddp", "devices=cpu:2", "optimizer.shard=true"},
                                           {"mode=single", "devices=cpu:1", "seed=0"}};
-    static const char *const first[] = {"optimizer=adam", "ema=0.9", "checkpoint=10st", "train=20st", NULL};
-    char dir[600], hash[80];
     (void)state;
-    program_train(&other, network, SETS(first[0], first[1], "train=40st", "mode=single", "devices=cpu:1"));
-    snprintf(hash, sizeof hash, "%s", program_string(&other, "weights_sha256"));
-    for (int i = 0; i < 16; i++) {
-        const char *const *from = ways[i / 4], *const *to = ways[i % 4];
-        if (i / 4 > 1 && i % 4 > 1) continue; /* neither is fsdp */
-        snprintf(dir, sizeof dir, "log.dir=%s%d", scratch_path("from-"), i);
-        program_train(&p, network, SETS(first[0], first[1], first[2], first[3], dir, from[0], from[1], from[2]));
-        program_run(&p, 60, "run", dir + 8, "--resume", "--json", "--quiet", "--set", "train=40st", "--set",
-                    "optimizer.shard=false", "--set", to[0], "--set", to[1], "--set", to[2], NULL);
-        if (p.code) fail_msg("%s", p.err);
-        assert_string_equal(program_string(&p, "weights_sha256"), hash);
-    }
+    training_goes_anywhere(network, ways, 20);
 }
 
 static void a_lost_rank_is_named(void **state) {
-    const char *const more[] = {"mode=fsdp", "devices=cpu:3", reshards[0], "checkpoint=10st", NULL};
     (void)state;
-    training_begin(&p, "lost", more);
-    kill(program_rank(&p, 1, 5), SIGKILL);
-    training_ends(&p, 30);
-    assert_int_equal(p.code, 75);
-    training_says(&p, "rank 1 was killed by signal 9");
-    training_gone();
+    training_names_lost(SETS("mode=fsdp", "devices=cpu:3", reshards[0]), 1);
 }
 
 static void the_others_go_on(void **state) {
-    const char *const more[] = {"mode=fsdp",
-                                "devices=cpu:4",
-                                reshards[0],
-                                "run.elastic=2",
-                                "checkpoint=20st",
-                                "train=60st",
-                                "inject.fault={device: 1, step: 30, kind: kill}",
-                                NULL};
-    const char *const alone[] = {"checkpoint=off", NULL};
     (void)state;
-    training_start(&p, "left", more);
-    assert_true(program_wait(&p, 120));
-    if (p.code) fail_msg("exit code %d: %s", p.code, p.err);
-    training_says(&p, "lost rank 1: 3 devices, after 4");
-    assert_string_equal(program_string(&p, "weights_sha256"), training_hash(60, alone));
-    training_gone();
+    training_goes_on_without(SETS("mode=fsdp", reshards[0]));
 }
 
 /* ---- what is refused ---- */

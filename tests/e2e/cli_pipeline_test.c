@@ -3,7 +3,6 @@
  * modes; a stage that dies is named, and the run starts again; what is impossible is refused. */
 #include "tests/harness/training.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -122,47 +121,20 @@ static void checkpoints_go_anywhere(void **state) {
                                           {"mode=pipeline", "devices=cpu:4", "pipeline={stages: 2, schedule: gpipe}"},
                                           {"mode=ddp", "devices=cpu:3", "optimizer.shard=true"},
                                           {"mode=single", "devices=cpu:1", "pipeline=auto"}};
-    static const char *const keys[] = {"optimizer=adam", "ema=0.9", "checkpoint=10st"};
-    char dir[600], hash[80];
     (void)state;
-    program_train(&other, mlp, SETS(keys[0], keys[1], "train=20st", "mode=single", "devices=cpu:1"));
-    snprintf(hash, sizeof hash, "%s", program_string(&other, "weights_sha256"));
-    for (int i = 0; i < 16; i++) {
-        const char *const *from = ways[i / 4], *const *to = ways[i % 4];
-        if (i / 4 > 1 && i % 4 > 1) continue;
-        snprintf(dir, sizeof dir, "log.dir=%s%d", scratch_path("from-"), i);
-        program_train(&p, mlp, SETS(keys[0], keys[1], keys[2], "train=10st", dir, from[0], from[1], from[2]));
-        program_run(&p, 60, "run", dir + 8, "--resume", "--json", "--quiet", "--set", "train=20st", "--set",
-                    "optimizer.shard=false", "--set", to[0], "--set", to[1], "--set", to[2], NULL);
-        if (p.code) fail_msg("%s", p.err);
-        assert_string_equal(program_string(&p, "weights_sha256"), hash);
-    }
+    training_goes_anywhere(mlp, ways, 10);
 }
 
 /* ---- faults ---- */
 
 static void a_lost_stage_is_named(void **state) {
-    const char *const more[] = {"mode=pipeline", "devices=cpu:2", "comm.link=tcp", "checkpoint=10st", NULL};
     (void)state;
-    training_begin(&p, "lost", more);
-    kill(program_rank(&p, 1, 5), SIGKILL);
-    training_ends(&p, 30);
-    assert_int_equal(p.code, 75);
-    training_says(&p, "rank 1 was killed by signal 9");
-    training_gone();
+    training_names_lost(SETS("mode=pipeline", "devices=cpu:2", "comm.link=tcp"), 1);
 }
 
 static void a_lost_stage_is_replaced(void **state) {
-    const char *const more[] = {"mode=pipeline",   "devices=cpu:2", "run.restarts=1",
-                                "checkpoint=10st", "train=1000st",  NULL};
-    const char *const alone[] = {"checkpoint=off", NULL};
     (void)state;
-    training_begin(&p, "replaced", more);
-    kill(program_rank(&p, 1, 5), SIGKILL);
-    training_ends(&p, 90);
-    assert_int_equal(p.code, 0);
-    assert_string_equal(program_string(&p, "weights_sha256"), training_hash(1000, alone));
-    training_gone();
+    training_replaces_lost(SETS("mode=pipeline", "devices=cpu:2"), 1, 1000);
 }
 
 /* ---- what is refused ---- */

@@ -143,21 +143,8 @@ static void checkpoints_go_anywhere(void **state) {
                                           {"mode=ps", "devices=cpu:4", "ps={servers: 3, place: workers}"},
                                           {"mode=ddp", "devices=cpu:3", "optimizer.shard=true"},
                                           {"mode=single", "devices=cpu:1", "ps=1"}};
-    static const char *const first[] = {"optimizer=adam", "ema=0.9", "checkpoint=10st", "train=20st", NULL};
-    char dir[600], hash[80];
     (void)state;
-    program_train(&other, network, SETS(first[0], first[1], "train=40st", "mode=single", "devices=cpu:1"));
-    snprintf(hash, sizeof hash, "%s", program_string(&other, "weights_sha256"));
-    for (int i = 0; i < 16; i++) {
-        const char *const *from = ways[i / 4], *const *to = ways[i % 4];
-        if (i / 4 > 1 && i % 4 > 1) continue; /* neither has servers */
-        snprintf(dir, sizeof dir, "log.dir=%s%d", scratch_path("from-"), i);
-        program_train(&p, network, SETS(first[0], first[1], first[2], first[3], dir, from[0], from[1], from[2]));
-        program_run(&p, 60, "run", dir + 8, "--resume", "--json", "--quiet", "--set", "train=40st", "--set",
-                    "optimizer.shard=false", "--set", to[0], "--set", to[1], "--set", to[2], NULL);
-        if (p.code) fail_msg("%s", p.err);
-        assert_string_equal(program_string(&p, "weights_sha256"), hash);
-    }
+    training_goes_anywhere(network, ways, 20);
 }
 
 /* ---- traces ---- */
@@ -177,14 +164,8 @@ static void traces_of_servers_are_read(void **state) {
 
 /* Rank 1 is a server. */
 static void a_lost_server_is_named(void **state) {
-    const char *const more[] = {"mode=ps", "devices=cpu:2", "ps=2", "comm.link=tcp", "checkpoint=10st", NULL};
     (void)state;
-    training_begin(&p, "lost", more);
-    kill(program_rank(&p, 1, 5), SIGKILL);
-    training_ends(&p, 30);
-    assert_int_equal(p.code, 75);
-    training_says(&p, "rank 1 was killed by signal 9");
-    training_gone();
+    training_names_lost(SETS("mode=ps", "devices=cpu:2", "ps=2", "comm.link=tcp"), 1);
 }
 
 /* Any server, or a worker: all stop after the same step, and it is saved. */
@@ -215,36 +196,14 @@ static void one_rank_asked_to_stop(void **state) {
 }
 
 static void a_lost_server_is_replaced(void **state) {
-    const char *const more[] = {"mode=ps",         "devices=cpu:2", "ps=2", "run.restarts=1",
-                                "checkpoint=10st", "train=3000st",  NULL};
-    const char *const alone[] = {"checkpoint=off", NULL};
     (void)state;
-    training_begin(&p, "replaced", more);
-    kill(program_rank(&p, 0, 5), SIGKILL);
-    training_ends(&p, 60);
-    assert_int_equal(p.code, 0);
-    assert_string_equal(program_string(&p, "weights_sha256"), training_hash(3000, alone));
-    training_gone();
+    training_replaces_lost(SETS("mode=ps", "devices=cpu:2", "ps=2"), 0, 3000);
 }
 
 /* Every worker is a server, too: without one of them the others have its parts. */
 static void a_worker_that_serves_is_left_out(void **state) {
-    const char *const more[] = {"mode=ps",
-                                "devices=cpu:4",
-                                "ps={servers: 4, place: workers}",
-                                "run.elastic=2",
-                                "checkpoint=20st",
-                                "train=60st",
-                                "inject.fault={device: 1, step: 30, kind: kill}",
-                                NULL};
-    const char *const alone[] = {"checkpoint=off", NULL};
     (void)state;
-    training_start(&p, "left-out", more);
-    assert_true(program_wait(&p, 60));
-    if (p.code) fail_msg("exit code %d: %s", p.code, p.err);
-    training_says(&p, "lost rank 1: 3 devices, after 4");
-    assert_string_equal(program_string(&p, "weights_sha256"), training_hash(60, alone));
-    training_gone();
+    training_goes_on_without(SETS("mode=ps", "ps={servers: 4, place: workers}"));
 }
 
 /* The others go on without a worker; without a server all start again, as often as run.restarts says. */

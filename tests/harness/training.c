@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,4 +164,78 @@ double training_ends(struct program *p, double limit_s) {
     double took = clock_seconds(clock_ns() - now);
     if (took > limit_s) fail_msg("ended after %.2f s, not within %.2f s", took, limit_s);
     return took;
+}
+
+/* ---- what every mode shows ---- */
+
+void training_goes_anywhere(const char *const *network, const char *const ways[TRAINING_WAYS][3], int steps) {
+    static struct program p;
+    char dir[600], hash[80], half[32], whole[32];
+    snprintf(half, sizeof half, "train=%dst", steps);
+    snprintf(whole, sizeof whole, "train=%dst", 2 * steps);
+    program_train(&p, network, SETS("optimizer=adam", "ema=0.9", whole, "mode=single", "devices=cpu:1"));
+    snprintf(hash, sizeof hash, "%s", program_string(&p, "weights_sha256"));
+    for (int i = 0; i < TRAINING_WAYS * TRAINING_WAYS; i++) {
+        const char *const *from = ways[i / TRAINING_WAYS], *const *to = ways[i % TRAINING_WAYS];
+        if (i / TRAINING_WAYS > 1 && i % TRAINING_WAYS > 1) continue; /* both are others' */
+        snprintf(dir, sizeof dir, "log.dir=%s%d", scratch_path("from-"), i);
+        program_train(&p, network,
+                      SETS("optimizer=adam", "ema=0.9", "checkpoint=10st", half, dir, from[0], from[1], from[2]));
+        program_run(&p, 60, "run", dir + strlen("log.dir="), "--resume", "--json", "--quiet", "--set", whole, "--set",
+                    "optimizer.shard=false", "--set", to[0], "--set", to[1], "--set", to[2], NULL);
+        if (p.code) fail_msg("%s %s to %s %s: %s", from[0], from[1], to[0], to[1], p.err);
+        if (strcmp(program_string(&p, "weights_sha256"), hash) != 0)
+            fail_msg("%s %s to %s %s: other weights", from[0], from[1], to[0], to[1]);
+    }
+}
+
+static void join(const char *all[PROGRAM_ARGS], const char *const *more, const char *const *own) {
+    while (*more) *all++ = *more++;
+    while (*own) *all++ = *own++;
+    *all = NULL;
+}
+
+static void assert_undisturbed(const struct program *p, int steps) {
+    if (p->code) fail_msg("exit code %d: %s", p->code, p->err);
+    assert_string_equal(program_string(p, "weights_sha256"), training_hash(steps, SETS(NULL)));
+    training_gone();
+}
+
+void training_names_lost(const char *const *more, int rank) {
+    static struct program p;
+    const char *all[PROGRAM_ARGS];
+    char says[64];
+    join(all, more, SETS("checkpoint=10st"));
+    training_begin(&p, "lost", all);
+    kill(program_rank(&p, rank, 5), SIGKILL);
+    training_ends(&p, 30);
+    assert_int_equal(p.code, 75);
+    snprintf(says, sizeof says, "rank %d was killed by signal 9", rank);
+    training_says(&p, says);
+    training_gone();
+}
+
+void training_replaces_lost(const char *const *more, int rank, int steps) {
+    static struct program p;
+    const char *all[PROGRAM_ARGS];
+    char length[32];
+    snprintf(length, sizeof length, "train=%dst", steps);
+    join(all, more, SETS("checkpoint=10st", "run.restarts=1", length));
+    training_begin(&p, "replaced", all);
+    kill(program_rank(&p, rank, 5), SIGKILL);
+    training_ends(&p, 90);
+    assert_undisturbed(&p, steps);
+}
+
+void training_goes_on_without(const char *const *more) {
+    enum { STEPS = 60 };
+    static struct program p;
+    const char *all[PROGRAM_ARGS];
+    join(all, more,
+         SETS("devices=cpu:4", "run.elastic=2", "checkpoint=20st", "train=60st",
+              "inject.fault={device: 1, step: 30, kind: kill}"));
+    training_start(&p, "left", all);
+    assert_true(program_wait(&p, 120));
+    training_says(&p, "lost rank 1: 3 devices, after 4");
+    assert_undisturbed(&p, STEPS);
 }

@@ -33,3 +33,16 @@ void training_numbers(const char *dir, const char *name, double *out, int n);
 void training_forget(const char *dir, const char *step, const char *from, const char *to);
 /* Waits for the end, and fails the test if that took more than limit_s from now on. */
 double training_ends(struct program *p, double limit_s);
+
+/* ---- what every mode shows ---- */
+
+enum { TRAINING_WAYS = 4 }; /* of a mode two, and of others two */
+/* A checkpoint of a network ("model=...") that was trained in one of these ways ("mode=fsdp", "devices=cpu:4", ...) goes on
+ * in each, but from others to others: to the weights of one device that has taken twice as many steps by itself. */
+void training_goes_anywhere(const char *const *network, const char *const ways[TRAINING_WAYS][3], int steps);
+/* A rank is killed: the run names it and ends, by 75. more: settings, NULL-terminated, here and below. */
+void training_names_lost(const char *const *more, int rank);
+/* A rank is killed: the run starts again by itself, and ends in the weights of one that nobody disturbed. */
+void training_replaces_lost(const char *const *more, int rank, int steps);
+/* One of four devices is killed: the others go on, to the weights of one that nobody disturbed. */
+void training_goes_on_without(const char *const *more);

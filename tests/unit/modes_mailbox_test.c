@@ -71,17 +71,35 @@ static enum error serve(struct rank *r, struct mailbox *box, int worker, float *
 
 /* ---- order ---- */
 
+static const int order[] = {2, 0, 3, 1};
+
+static int64_t words_come(const struct rank *r) {
+    struct group_stats stats;
+    group_get_stats(r->group, &stats);
+    return stats.received / (int64_t)sizeof(int64_t);
+}
+
+/* The server lets one worker after the other offer, each when the word of the one before has come. */
+static void let_in_order(struct rank *r) {
+    int64_t before = words_come(r), began = clock_ns(), turn = 0;
+    for (int i = 0; i < 4; i++) {
+        check_ok(group_send(r->group, GROUP_INLINE, &turn, 1, DTYPE_I64, order[i] + 1));
+        while (words_come(r) <= before + i && clock_ns() - began < 20000000000) pause_ms(1);
+        check(words_come(r) == before + i + 1, "%lld words after turn %d", (long long)(words_come(r) - before), i);
+    }
+}
+
 static void in_order(struct rank *r) {
-    static const int order[] = {2, 0, 3, 1};
     struct mailbox *box = box_open(r);
     float weights[FLOATS] = {0};
+    int64_t turn;
     for (int i = 0; i < 4 && r->index; i++)
         if (order[i] == r->index - 1) {
-            pause_ms(150 * i);
+            check_ok(group_recv(r->group, GROUP_INLINE, &turn, 1, DTYPE_I64, 0));
             check_ok(work(r, box, 1, weights));
             check(weights[0] == (float)(i + 1), "gradient %d was taken as number %g", i + 1, (double)weights[0]);
         }
-    if (!r->index) pause_ms(700); /* all are ready */
+    if (!r->index) let_in_order(r);
     for (int i = 0; i < 4 && !r->index; i++) check_ok(serve(r, box, MAILBOX_ANY, weights, false));
     if (!r->index) check_ok(mailbox_settle(box));
     check_ok(group_barrier(r->group));

@@ -426,6 +426,7 @@ enum error trainer_open(struct trainer *t) {
 void trainer_close(struct trainer *t) {
     if (t->device && device_wait(t->device) != ERR_NONE) log_debug("%s", error_message());
     loader_close(t->feed.loader);
+    if (t->mode) t->job->mode->step->close(t->mode); /* what is in flight when a run fails uses what is freed below */
     timers_close(t);
     graph_free(t->graph);
     update_close(t);
@@ -436,8 +437,7 @@ void trainer_close(struct trainer *t) {
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.buffers);
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.grads[0]);
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.values);
-    if (t->mode) t->job->mode->step->close(t->mode);
-    tracing_close(t); /* the mode's communication lane, which has just ended, records in it */
+    tracing_close(t); /* the mode's communication lane, which has ended, records in it */
     if (t->device) t->device->ops->close(t->device);
     answers_close(t);
     model_free(t->model);

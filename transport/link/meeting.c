@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,6 +154,7 @@ static enum error meeting_new(int fd, int size, struct meeting **out) {
         if (fd >= 0) close(fd);
         return FAIL(ERR_MEMORY, "cannot allocate a meeting");
     }
+    m->users = 1;
     m->fd = fd;
     m->size = size;
     enum error err = meeting_reserve(m, board_plan(size).end);
@@ -208,9 +210,8 @@ static enum error meeting_check_board(int fd, int size) {
     if (!S_ISREG(st.st_mode) || pread(fd, &got, sizeof got, 0) != (ssize_t)sizeof got || got.magic != magic)
         return FAIL(ERR_DATA, "descriptor %d is not where ranks of this program meet", fd);
     if (got.size != size) return FAIL(ERR_MISMATCH, "this rank expects %d ranks, its starter %d", size, got.size);
-    if (got.pipe_lines != plan.pipe_lines || got.pipe_bytes != plan.pipe_bytes || got.slots != plan.slots ||
-        got.arrivals != plan.arrivals || got.pipes != plan.pipes || got.lent != plan.lent || got.mail != plan.mail ||
-        got.end != plan.end || (uint64_t)st.st_size < plan.end)
+    plan.cores = got.cores; /* the starter's */
+    if (memcmp(&got, &plan, offsetof(struct board, lent_bytes)) != 0 || (uint64_t)st.st_size < plan.end)
         return FAIL(ERR_DATA, "descriptor %d: a board of another program", fd);
     return ERR_NONE;
 }
@@ -236,14 +237,26 @@ int meeting_fd(const struct meeting *m) {
     return m->fd;
 }
 
-int meeting_fd_of(int64_t pid, int64_t fd) {
+enum error meeting_join_of(int64_t pid, int64_t fd, int size, struct meeting **out) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)pid, (long long)fd);
-    return open(path, O_RDWR | O_CLOEXEC);
+    int own = open(path, O_RDWR | O_CLOEXEC);
+    if (own < 0)
+        return FAIL(ERR_PEER,
+                    "cannot share memory with process %lld: %s\nwhere ranks of one host may not see each other, use "
+                    "comm.link: tcp",
+                    (long long)pid, strerror(errno));
+    enum error err = meeting_join(own, size, out);
+    close(own);
+    return err;
+}
+
+void meeting_share(struct meeting *m, int users) {
+    m->users = users;
 }
 
 void meeting_free(struct meeting *m) {
-    if (!m) return;
+    if (!m || atomic_fetch_sub(&m->users, 1) > 1) return;
     if (m->base) munmap(m->base, m->reserved);
     if (m->fd >= 0) close(m->fd);
     free(m);

@@ -1,12 +1,11 @@
 /* The port: the door by which the streams of other ranks come in. A rank dials, and greets with a hello that says whose
  * stream it is. The port gives it to the group that it is for, or keeps it until this rank opens that group: streams of
  * control, and of lanes that begin to open it, which are about 2 log2 n. */
-#include "transport/door/address.h"
-#include "transport/link/tcp_address.h"
 #include "transport/link/tcp_impl.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { KEPT_MOST = 4096 };
 
@@ -18,8 +17,7 @@ struct kept {
 struct port {
     struct door *door;
     char address[ADDRESS_MAX], key[SECRET_SIZE];
-    pthread_mutex_t mutex; /* of what follows */
-    struct port_group *groups;
+    struct port_group *groups; /* these and 'kept' under the door's lock */
     struct kept *kept;
 };
 
@@ -48,15 +46,14 @@ static void port_on_hello(void *user, struct guest *g) {
     guest_reply(g, GUEST_KEPT);
 }
 
-/* In the order in which they came. Too many wait only where a rank of this run misbehaves: then the newcomer has to go.
- * With the mutex. */
+/* In the order in which they came. Too many wait only where a rank of this run misbehaves: then the newcomer has to go. */
 static void kept_add(struct port *p, const struct hello *h, const struct stream *s) {
     void *memory;
     struct kept **at = &p->kept;
     int n = 0;
     for (; *at; at = &(*at)->next) n++;
     if (n == KEPT_MOST || memory_alloc(sizeof(struct kept), &memory) != ERR_NONE) {
-        nng_stream_free(s->s);
+        close(s->fd);
         return;
     }
     *at = memory;
@@ -66,14 +63,12 @@ static void kept_add(struct port *p, const struct hello *h, const struct stream 
 static void port_on_keep(void *user, struct guest *g, const struct stream *s) {
     struct port *p = user;
     const struct hello *h = guest_own(g);
-    pthread_mutex_lock(&p->mutex);
     const struct port_group *served = p->groups;
     while (served && served->group != h->group) served = served->next;
     if (served)
         served->came(served->user, h, s);
     else
         kept_add(p, h, s);
-    pthread_mutex_unlock(&p->mutex);
 }
 
 static const struct door_ops ops = {
@@ -87,40 +82,34 @@ static const struct door_ops ops = {
 
 /* ---- opening, taking, closing ---- */
 
-static enum error port_check_key(const char *key, bool near, const char *host) {
+static enum error port_check_key(const char *key, bool near, const char *host, bool loopback) {
     if (strlen(key) >= SECRET_SIZE)
         return FAIL(ERR_CONFIG, "a key of %zu bytes\nat most %d", strlen(key), SECRET_SIZE - 1);
-    if ((near || !*key) && !address_is_loopback(host))
+    if ((near || !*key) && !loopback)
         return FAIL(ERR_CONFIG, "ranks on other hosts must reach %s, but there is no token\nset run.token", host);
     return ERR_NONE;
 }
 
-static enum error port_listen(struct port *p, const char *host) {
-    bool six = strchr(host, ':');
-    char at[ADDRESS_MAX + 8];
-    int number;
-    snprintf(at, sizeof at, six ? "[%s]:0" : "%s:0", host);
-    TRY(door_open(&(struct door_params){.ops = &ops, .user = p, .at = at, .key = p->key}, &p->door, &number));
-    snprintf(p->address, sizeof p->address, six ? "tcp://[%.64s]:%d" : "tcp://%.64s:%d", host, number);
-    return ERR_NONE;
-}
-
 enum error port_open(const struct port_params *params, struct port **out) {
-    char host[ADDRESS_MAX];
     const char *key = params->key ? params->key : "";
+    struct address host = {.port = 0};
+    struct endpoint at[ENDPOINTS_MAX];
+    int count;
     void *memory;
-    TRY(address_choose(params->interface, host));
-    TRY(port_check_key(key, params->near, host));
+    TRY(address_choose(params->interface, host.host));
+    TRY(address_resolve(&host, at, &count));
+    TRY(port_check_key(key, params->near, host.host, at->loopback));
     TRY(memory_alloc(sizeof(struct port), &memory));
     struct port *p = memory;
     strcpy(p->key, key);
-    pthread_mutex_init(&p->mutex, NULL);
-    enum error err = port_listen(p, host);
-    if (err)
+    enum error err = door_open(&(struct door_params){.ops = &ops, .user = p, .key = p->key}, at, &p->door);
+    if (err) {
         port_close(p);
-    else
-        *out = p;
-    return err;
+        return err;
+    }
+    snprintf(p->address, sizeof p->address, "tcp://%s", at->text);
+    *out = p;
+    return ERR_NONE;
 }
 
 void port_close(struct port *p) {
@@ -128,15 +117,14 @@ void port_close(struct port *p) {
     door_close(p->door);
     for (struct kept *k = p->kept, *next; k; k = next) {
         next = k->next;
-        nng_stream_free(k->stream.s);
+        close(k->stream.fd);
         memory_free(k);
     }
-    pthread_mutex_destroy(&p->mutex);
     memory_free(p);
 }
 
 void port_serve(struct port *p, struct port_group *g) {
-    pthread_mutex_lock(&p->mutex);
+    door_lock(p->door);
     g->next = p->groups;
     p->groups = g;
     for (struct kept **at = &p->kept, *k; (k = *at);) {
@@ -148,13 +136,13 @@ void port_serve(struct port *p, struct port_group *g) {
         g->came(g->user, &k->hello, &k->stream);
         memory_free(k);
     }
-    pthread_mutex_unlock(&p->mutex);
+    door_unlock(p->door);
 }
 
 void port_unserve(struct port *p, struct port_group *g) {
-    pthread_mutex_lock(&p->mutex);
+    door_lock(p->door);
     struct port_group **at = &p->groups;
     while (*at && *at != g) at = &(*at)->next;
     if (*at) *at = g->next;
-    pthread_mutex_unlock(&p->mutex);
+    door_unlock(p->door);
 }

@@ -21,6 +21,7 @@
 #include "transport/link/tcp_impl.h"
 
 #include <string.h>
+#include <unistd.h>
 
 enum { NEAR_MOST = 5 };
 static const double heal_seconds = 1;
@@ -188,7 +189,7 @@ void tree_mend(struct tcp *t) {
         if (!p->heals || t->closing || t->judging == SETTLED) continue;
         p->heals = false;
         pthread_mutex_unlock(&t->mutex);
-        (void)near_dial(t, p->report.heir, clock_ns() + (int64_t)(seconds * 1e9));
+        (void)near_dial(t, p->report.heir, clock_after(seconds));
         pthread_mutex_lock(&t->mutex);
         p->awaited = 0;
     }
@@ -205,7 +206,7 @@ static void tree_on_stream(void *user, const struct hello *h, const struct strea
     bool known = h->to == (uint32_t)p->rank && h->from < (uint32_t)p->size && from != p->rank && h->kind < STREAMS;
     char words[REASON_MAX];
     if (fits && (!known || (h->kind == MAIL_WAY && !p->mail))) {
-        nng_stream_free(s->s);
+        close(s->fd);
         return;
     }
     enum error err = line_open(t, s, h, &line);
@@ -232,11 +233,10 @@ static enum error tree_fail_late(const struct link_params *p, int rank) {
 
 /* Until nobody is missing, or the group has failed. */
 static enum error tree_await_all(struct tcp *t, int64_t deadline) {
-    struct timespec until = {.tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000};
     int missing;
     pthread_mutex_lock(&t->mutex);
     while ((missing = tree_report(t, NULL).missing) >= 0 && t->judging == FINE &&
-           pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0) {
+           condition_await(&t->changed, &t->mutex, deadline)) {
     }
     t->joined = missing < 0;
     bool fine = t->judging == FINE;
@@ -246,9 +246,8 @@ static enum error tree_await_all(struct tcp *t, int64_t deadline) {
 
 enum error tree_open(struct tcp *t) {
     const struct link_params *p = &t->link.params;
-    int64_t deadline = clock_ns() + (int64_t)(p->timeout * 1e9);
+    int64_t deadline = clock_after(p->timeout);
     int near[NEAR_MOST], n = tree_neighbours(p->roster, p->rank, near);
-    char words[REASON_MAX];
     enum error err = ERR_NONE;
     for (int i = 0; i < n; i++)
         if (!near_add(t, near[i])) return ERR_MEMORY;
@@ -257,7 +256,7 @@ enum error tree_open(struct tcp *t) {
     port_serve(p->port, &t->served);
     if (n && near[0] < p->rank) err = near_dial(t, near[0], deadline); /* the parent */
     if (!err) err = tree_await_all(t, deadline);
-    return err ? tcp_fail(&t->link, err, error_words(words, sizeof words)) : tcp_failure(&t->link);
+    return err ? link_fail_own(&t->link, err) : tcp_failure(&t->link);
 }
 
 void tree_close(struct tcp *t) {

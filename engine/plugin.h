@@ -8,8 +8,8 @@
  *     ENGINE_PLUGIN const struct engine_plugin engine_plugin = {
  *         .version = ENGINE_PLUGIN_VERSION, .about = "a ring", .algorithm = &ring};
  *
- * 'engine new algorithm NAME' writes a complete example, and 'engine check NAME.so' tries it on every size of group.
- * Functions may be called by several threads at once, one a rank: they keep no variables of their own. */
+ * 'engine new algorithm NAME' writes a complete example, and 'engine check NAME.c' builds it and tries it on every
+ * size of group. Functions may be called by several threads at once, one a rank: they keep no variables of their own. */
 #ifndef ENGINE_PLUGIN_H
 #define ENGINE_PLUGIN_H
 #include <stddef.h>

@@ -2,6 +2,7 @@
  * of which rank 0 tells the starter its rows in lines of its own; over any other link, threads. */
 #include "cli/bench/bench.h"
 #include "engine/base/file.h"
+#include "engine/base/plugin.h"
 #include "engine/base/text.h"
 #include "transport/launch/launch.h"
 
@@ -26,9 +27,15 @@ static double comm_memory_available(void) {
     return kb > 0 ? kb * 1024 : 1e18;
 }
 
+/* The algorithm of a name or of a plug-in; NULL: "auto" or "all". comm_read_algorithm has tried it. */
+static const struct algo_ops *comm_algorithm(const char *name) {
+    const struct algo_ops *algo;
+    return algo_named(name, &algo) == ERR_NONE ? algo : NULL;
+}
+
 /* Checks that the algorithm can add in the order that --order names. */
 static enum error comm_check_order(const struct bench_comm *o) {
-    const struct algo_ops *algo = algo_find(o->algorithm);
+    const struct algo_ops *algo = comm_algorithm(o->algorithm);
     bool ring = o->order && !strcmp(o->order, "ring");
     if (!algo || !o->order || algo->orders[ring ? ORDER_RING : ORDER_TREE]) return ERR_NONE;
     return FAIL(ERR_USAGE, "algorithm %s cannot add in %s order\n--order %s, or none", algo->name, o->order,
@@ -67,7 +74,7 @@ static int comm_choose_series(const struct bench_comm *o, struct bench_series *s
     }
     if (count > 0) return count;
     const char *name = strcmp(o->algorithm, "all") ? o->algorithm : "auto";
-    s[0] = (struct bench_series){.algorithm = name, .order = comm_order_for(o, algo_find(name))};
+    s[0] = (struct bench_series){.algorithm = name, .order = comm_order_for(o, comm_algorithm(name))};
     return 1;
 }
 
@@ -235,6 +242,20 @@ static const char *algorithm_name(int i) {
     return i == 0 ? "auto" : i == 1 ? "all" : i - 2 < n ? all[i - 2]->name : NULL;
 }
 
+/* A name, or the path of a plug-in, which is opened. */
+static enum error comm_read_algorithm(const char *value, void *out) {
+    const char *names[24], *near;
+    const struct algo_ops *algo;
+    int n = 0;
+    *(const char **)out = value;
+    for (; n < 24 && (names[n] = algorithm_name(n)); n++)
+        if (!strcmp(value, names[n])) return ERR_NONE;
+    if (plugin_is_path(value)) return algo_named(value, &algo) == ERR_NONE ? ERR_NONE : ERR_USAGE;
+    near = text_nearest(value, names, n);
+    return FAIL(ERR_USAGE, "no algorithm '%s'%s%s%s\n'--algorithm all' tries every one", value,
+                near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
 static const char *comm_type_name(int i) {
     return i < DTYPES ? dtype_name((enum dtype)i) : NULL;
 }
@@ -280,8 +301,9 @@ static const struct option options[] = {
      CONFIG_ENUM, AT(collective), .word = comm_collective_name, .wants = "collective"},
     {"--link", "L", "shm (default; processes), thread, or another of 'engine version --features', over loopback",
      CONFIG_ENUM, AT(link), .word = comm_link_name, .wants = "link"},
-    {"--algorithm", "A", "auto (default), all (every one that is possible), or a name", CONFIG_STRING, AT(o.algorithm),
-     .word = algorithm_name, .wants = "algorithm"},
+    {"--algorithm", "A",
+     "auto (default), all (every one that is possible), a name such as ring, or a plug-in: ./mine.so",
+     .at = AT(o.algorithm), .read = comm_read_algorithm, .word = algorithm_name},
     {"--order", "O",
      "order in which the ranks' elements are added, tree or ring; default: tree if the algorithm supports it",
      CONFIG_STRING, AT(o.order), .choices = "tree|ring", .wants = "order"},

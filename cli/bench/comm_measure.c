@@ -268,7 +268,8 @@ static enum error measure_size(struct bench_run *b, struct bench_row *row) {
 
 /* ---- all ---- */
 
-/* Writes the name of the algorithm into a row: "plain" for a collective that the algorithm does not implement. */
+/* Writes the name of the algorithm into a row: "plain" for a collective that the algorithm does not implement, the name of
+ * its file for a plug-in. */
 static void bench_name_algorithm(const struct bench_run *b, const struct bench_series *s, struct bench_row *row) {
     const char *why, *name = s->algorithm;
     const struct algo_ops *algo = algo_find(name);
@@ -276,7 +277,9 @@ static void bench_name_algorithm(const struct bench_run *b, const struct bench_s
         name = group_choice(b->group, (size_t)row->bytes, &why);
     else if (algo && (b->o->collective->kind >= COLLECTIVES || !algo->run[b->o->collective->kind]))
         name = "plain";
-    snprintf(row->algorithm, sizeof row->algorithm, "%s", name);
+    const char *slash = strrchr(name, '/');
+    snprintf(row->algorithm, sizeof row->algorithm, "%s", slash ? slash + 1 : name);
+    for (char *at = row->algorithm; (at = strpbrk(at, " \t\n"));) *at = '_'; /* a row is a line of words */
 }
 
 static enum error measure_sizes(struct bench_run *b, struct bench_series *s) {

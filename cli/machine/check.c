@@ -1,7 +1,8 @@
-/* engine check: tries a plug-in on all that the engine's own parts must do. */
+/* engine check: tries a plug-in, which it builds where it is a source, on all that the engine's own parts must do. */
 #include "lab/check/check.h"
 #include "cli/line/end.h"
 #include "cli/line/options.h"
+#include "lab/process/compile.h"
 
 #include <stdio.h>
 
@@ -9,6 +10,7 @@ struct check_options {
     const char *file;
     double timeout;
     int64_t sizes;
+    bool json;
 };
 #define OPTIONS_STRUCT struct check_options
 
@@ -21,24 +23,39 @@ static void check_describe(const struct plugin *p) {
     if (of->algorithm && !of->algorithm->plan) printf("no plan: its bytes are held to nothing\n");
 }
 
+static enum error check_put_json(const struct plugin *p, const struct check *c) {
+    struct json j = {0};
+    json_object(&j, NULL, JSON_TEXT("file", p->path), JSON_TEXT("sha256", p->digest), JSON_INT("passed", c->passed),
+                JSON_INT("wrong", c->wrong), JSON_TEXT("first", c->wrong ? c->first : NULL));
+    return cli_json(ERR_NONE, &j, stdout);
+}
+
 static int check_run(const struct cli *cli) {
     const struct check_options *o = cli->options;
+    const char *file = o->file;
     const struct plugin *p;
-    struct check c = {.name = o->file, .out = stdout, .timeout = o->timeout, .sizes = (int)o->sizes};
-    enum error err = plugin_open(o->file, PLUGIN_ANY, NULL, &p);
+    enum error err = compile_is_source(file) ? compile_plugin(file, cli->pool, &file) : ERR_NONE;
+    if (err == ERR_NONE) err = plugin_open(file, PLUGIN_ANY, NULL, &p);
     if (err != ERR_NONE) return cli_end(err);
-    c.name = p->path;
-    check_describe(p);
+    struct check c = {p->path, .out = o->json ? NULL : stdout, .timeout = o->timeout, .sizes = (int)o->sizes};
+    if (!o->json) check_describe(p);
     err = check_plugin(&c);
-    if (err == ERR_NONE) printf("all %d cases are right\n", c.passed);
+    if (o->json && (err == ERR_NONE || c.wrong)) {
+        enum error put = check_put_json(p, &c);
+        if (put != ERR_NONE) err = put;
+    } else if (err == ERR_NONE) {
+        printf("all %d cases are right\n", c.passed);
+    }
     return cli_end(err);
 }
 
 static const struct option options[] = {
-    {"FILE", NULL, "the shared object", CONFIG_STRING, AT(file), .missing = "which plug-in?", .one = "file"},
+    {"FILE", NULL, "the shared object, or its source: FILE.c is built into FILE.so beside it", CONFIG_STRING, AT(file),
+     .missing = "which plug-in?", .one = "file"},
     {"--timeout", "SECONDS", "how long a rank may wait, or stay in the plug-in; 2 by default", CONFIG_SECONDS,
      AT(timeout), 0.1, 3600},
     {"--sizes", "N", "groups of 1 to N ranks are tried; 17 by default", CONFIG_INT, AT(sizes), 1, CHECK_SIZES},
+    OPTION_JSON("how many cases passed and are wrong, and the first finding, on standard output"),
     {0}};
 
 const struct command command_check = {
@@ -46,7 +63,10 @@ const struct command command_check = {
     .summary = "tries a plug-in of your own: values, bits, bytes, failures, memory",
     OPTIONS(options),
     .standard = &(const struct check_options){.timeout = 2, .sizes = CHECK_SIZES},
-    .notes = "It runs the plug-in's code, each case in a process of its own, whose ranks are threads. Exit code 1: "
-             "something is wrong.\n",
+    .notes =
+        "It runs the plug-in's code, each case in a process of its own, whose ranks are threads. A source is built "
+        "by\n" COMPILE_LINE " -Wall -o FILE.so FILE.c -lm\nwith engine_plugin.h on the include path.\n"
+        "Exit codes: 0; 1 something is wrong; 65 the source does not compile; 66 no such file;\n69 no compiler; "
+        "78 no plug-in\n",
     .run = check_run,
 };

@@ -1,15 +1,12 @@
 /* engine new: a folder with a plug-in that works, to be changed: the example of its kind, under the name that it gets. */
 #include "cli/line/end.h"
 #include "cli/line/options.h"
-#include "engine/base/embedded.h"
 #include "engine/base/file.h"
-#include "engine/base/text.h"
 #include "engine/settings/run_resolve.h"
+#include "lab/process/compile.h"
 
 #include <stdio.h>
 #include <string.h>
-
-extern const struct embedded plugin_examples[]; /* "algorithm.c", "algorithm.yaml", ..., "plugin.h" */
 
 struct new_options {
     int kind;
@@ -17,14 +14,6 @@ struct new_options {
 };
 #define OPTIONS_STRUCT struct new_options
 static const char *const kinds[] = {"algorithm", "compressor", "optimizer", "share"};
-
-static const char *example_find(const char *kind, const char *ending) {
-    char name[64];
-    snprintf(name, sizeof name, "%s%s", kind, ending);
-    for (const struct embedded *e = plugin_examples; e->name; e++)
-        if (text_ends(e->name, name)) return e->text;
-    return "";
-}
 
 /* Where a file is named by the kind, it gets the new name. */
 static enum error new_write(const struct new_options *o, const char *text, const char *file) {
@@ -47,13 +36,15 @@ static enum error new_write(const struct new_options *o, const char *text, const
 
 static enum error new_folder(const struct new_options *o) {
     const char *kind = kinds[o->kind];
-    char source[128];
+    char source[128], race[128], name[128];
     if (file_exists(o->name)) return FAIL(ERR_CREATE, "'%s' exists\ngive another name", o->name);
     TRY(file_make_folders(o->name));
-    snprintf(source, sizeof source, "%s.c", o->name);
-    TRY(new_write(o, example_find(kind, ".c"), source));
-    TRY(new_write(o, example_find(kind, ".yaml"), "race.yaml"));
-    return new_write(o, example_find("plugin", ".h"), "engine_plugin.h");
+    snprintf(source, sizeof source, "/%s.c", kind);
+    snprintf(race, sizeof race, "/%s.yaml", kind);
+    snprintf(name, sizeof name, "%s.c", o->name);
+    TRY(new_write(o, compile_text(source), name));
+    TRY(new_write(o, compile_text(race), "race.yaml"));
+    return new_write(o, compile_text("/plugin.h"), "engine_plugin.h");
 }
 
 static int new_run(const struct cli *cli) {
@@ -65,9 +56,7 @@ static int new_run(const struct cli *cli) {
     enum error err = new_folder(o);
     if (err != ERR_NONE) return cli_end(err);
     printf("%s/%s.c works as it is. To build, check and race it:\n", o->name, o->name);
-    printf("  cd %s\n  cc -O2 -ffp-contract=off -shared -fPIC -o %s.so %s.c -lm\n  engine check %s.so\n"
-           "  engine compare race.yaml\n",
-           o->name, o->name, o->name, o->name);
+    printf("  cd %s\n  engine check %s.c\n  engine compare race.yaml\n", o->name, o->name);
     return 0;
 }
 

@@ -6,9 +6,8 @@
  *                          now chunk r+1 is complete at rank r
  *     steps s = 0 .. N-2:  send chunk r+1-s, receive chunk r-s
  *
- * Build it:  cc -O2 -shared -fPIC -o algorithm.so algorithm.c
- * Check it:  engine check algorithm.so
- * Use it:    engine run config.yaml --devices cpu:4 --set comm.algorithm=./algorithm.so */
+ * Build and check it:  engine check algorithm.c
+ * Use it:              engine run config.yaml --devices cpu:4 --set comm.algorithm=./algorithm.so */
 #include "engine_plugin.h"
 
 static int64_t chunk_at(const struct engine_call *c, int k) {

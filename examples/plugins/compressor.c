@@ -4,9 +4,8 @@
  * multiple of it, from -7 to 7, and two of them share a byte. What rounding has lost stays in x, and is added to the
  * gradient of the next step. 132 bytes for 256 floats: a 7.8th of them.
  *
- * Build it:  cc -O2 -shared -fPIC -o compressor.so compressor.c -lm
- * Check it:  engine check compressor.so
- * Use it:    engine run config.yaml --devices cpu:4 --set comm.compress=./compressor.so */
+ * Build and check it:  engine check compressor.c
+ * Use it:              engine run config.yaml --devices cpu:4 --set comm.compress=./compressor.so */
 #include "engine_plugin.h"
 
 #include <math.h>

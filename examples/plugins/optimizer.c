@@ -5,9 +5,8 @@
  *
  * Each weight is updated by itself, so that any cut of a tensor gives the same bits.
  *
- * Build it:  cc -O2 -ffp-contract=off -shared -fPIC -o optimizer.so optimizer.c
- * Check it:  engine check optimizer.so
- * Use it:    engine run config.yaml --set "optimizer={name: ./optimizer.so, lr: 0.05, with: {keep: 0.9}}" */
+ * Build and check it:  engine check optimizer.c
+ * Use it:              engine run config.yaml --set "optimizer={name: ./optimizer.so, lr: 0.05, with: {keep: 0.9}}" */
 #include "engine_plugin.h"
 
 static const struct engine_parameter parameters[] = {{"keep", 0.9, "share of the momentum that is kept"},

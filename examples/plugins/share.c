@@ -6,9 +6,8 @@
  *
  * Of N = 2^k ranks all have the mean of all after k meetings, and a meeting costs each rank one message each way.
  *
- * Build it:  cc -O2 -shared -fPIC -o share.so share.c
- * Check it:  engine check share.so
- * Use it:    engine run config.yaml --devices cpu:4 --set 'ddp.sync={every: 4, with: ./share.so}' */
+ * Build and check it:  engine check share.c
+ * Use it:              engine run config.yaml --devices cpu:4 --set 'ddp.sync={every: 4, with: ./share.so}' */
 #include "engine_plugin.h"
 
 #include <stdlib.h>

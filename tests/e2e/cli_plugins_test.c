@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -195,14 +196,14 @@ static void file_that_changes(void **state) {
 
 /* ---- from an empty folder ---- */
 
-/* Its source builds with cc alone, passes, and trains. */
+/* Its source builds with cc alone, without a warning, passes, and trains. */
 static void start_anew(const char *kind, const char *set) {
     char command[2048];
     const char *dir = scratch_path("");
     snprintf(
         command, sizeof command,
         "cd '%s' && rm -rf mine && '%s/engine' new %s mine && cd mine && cc -Wall -Wextra -Werror -O2 -shared -fPIC "
-        "-o mine.so mine.c -lm && '%s/engine' check --sizes 3 mine.so && '%s/engine' run --quiet --devices cpu:2 "
+        "-o other.so mine.c -lm && '%s/engine' check --sizes 3 mine.c && '%s/engine' run --quiet --devices cpu:2 "
         "--mode ddp --set train=3st --set '%s' && '%s/engine' compare --quick --repeats 1 race.yaml",
         dir, ENGINE_BINARY_DIR, kind, ENGINE_BINARY_DIR, ENGINE_BINARY_DIR, set, ENGINE_BINARY_DIR);
     program_spawn(&other, (const char *const[]){"sh", "-c", command, NULL});
@@ -224,12 +225,72 @@ static void new_ones_work(void **state) {
     assert_int_equal(other.code, 66);
 }
 
+/* A source needs no header beside it; --json has the same findings as the lines. */
+static void sources_are_built_and_checked(void **state) {
+    char file[600], path[4096];
+    (void)state;
+    snprintf(path, sizeof path, "%s", getenv("PATH"));
+    snprintf(file, sizeof file, "%s", scratch_path("source.c"));
+    copy(ENGINE_SOURCE_DIR "/tests/plugins/wrong.c", file);
+    program_run(&other, 60, "check", "--sizes", "2", "--json", file, NULL);
+    assert_int_equal(other.code, 0);
+    assert_true(program_number(&other, "passed") == 7 && program_number(&other, "wrong") == 0);
+    strcpy(file + strlen(file) - 1, "so");
+    program_run(&other, 60, "check", "--sizes", "2", file, NULL);
+    assert_int_equal(other.code, 0);
+    assert_non_null(strstr(other.out, "all 7 cases are right"));
+
+    program_run(&other, 60, "check", "--json", PLUGIN("wrong_12"), NULL);
+    assert_int_equal(other.code, 1);
+    assert_non_null(strstr(other.out, "\"passed\":1,\"wrong\":1,\"first\":\"values, bits, lanes, 2 ranks: plug-in '"));
+    assert_non_null(strstr(other.out, "of 2, and the sum is 111\"}"));
+    assert_non_null(strstr(other.err, "hint: values, bits, lanes, 2 ranks: plug-in '"));
+
+    strcpy(file + strlen(file) - 2, "c");
+    save_text(file, "int x = y;\n");
+    program_run(&other, 60, "check", "--json", file, NULL);
+    assert_int_equal(other.code, 65);
+    assert_string_equal(other.out, "");
+    assert_non_null(strstr(other.err, "source.c' does not compile"));
+    assert_non_null(strstr(other.err, "source.c:1:"));
+    program_run(&other, 60, "check", "/no/such.c", NULL);
+    assert_int_equal(other.code, 66);
+    setenv("PATH", "/nowhere", 1);
+    program_run(&other, 60, "check", file, NULL);
+    setenv("PATH", path, 1);
+    assert_int_equal(other.code, 69);
+    assert_non_null(strstr(other.err, "there is no compiler 'cc'"));
+}
+
+/* bench comm measures an algorithm of one's own like the engine's. */
+static void algorithms_are_measured(void **state) {
+    (void)state;
+    program_run(&other, 60, "bench", "comm", "--ranks", "3", "--to", "4KB", "--iters", "3", "--algorithm",
+                PLUGIN("algorithm_0"), "--json", NULL);
+    if (other.code) fail_msg("%s", other.err);
+    assert_non_null(strstr(other.out, "\"order\":\"ring\""));
+    assert_non_null(strstr(other.out, "{\"algorithm\":\"algorithm_0.so\",\"bytes\":4096,"));
+    assert_null(strstr(other.out, "\"wrong\":1"));
+    program_run(&other, 60, "bench", "comm", "--algorithm", "rnig", NULL);
+    assert_int_equal(other.code, 64);
+    assert_non_null(strstr(other.err, "no algorithm 'rnig', did you mean 'ring'?"));
+    program_run(&other, 60, "bench", "comm", "--algorithm", PLUGIN("share_0"), NULL);
+    assert_int_equal(other.code, 64);
+    assert_non_null(strstr(other.err, "share_0.so' has no algorithm"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rings_are_one),       cmocka_unit_test(momentum_is_sgd),
-        cmocka_unit_test(compressor_trains),   cmocka_unit_test(gossip_is_gossip),
-        cmocka_unit_test(files_that_are_none), cmocka_unit_test(mistakes_are_named),
-        cmocka_unit_test(file_that_changes),   cmocka_unit_test(new_ones_work),
+        cmocka_unit_test(rings_are_one),
+        cmocka_unit_test(momentum_is_sgd),
+        cmocka_unit_test(compressor_trains),
+        cmocka_unit_test(gossip_is_gossip),
+        cmocka_unit_test(files_that_are_none),
+        cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(file_that_changes),
+        cmocka_unit_test(new_ones_work),
+        cmocka_unit_test(sources_are_built_and_checked),
+        cmocka_unit_test(algorithms_are_measured),
     };
     return cmocka_run_group_tests_name("plug-ins", tests, NULL, NULL);
 }

@@ -27,12 +27,8 @@ static int compare_finished_runs(const struct cli *cli, const struct compare_opt
 
 /* 'dp,ddp' CONFIG as the experiment that it is short for. */
 static char *compare_text_of_modes(const struct compare_options *o, struct pool *pool) {
-    const char *path = o->paths.count ? o->paths.of[0] : NULL, *file = path, *base = path, *run_dir;
-    if (file && strrchr(file, '/')) file = strrchr(file, '/') + 1;
-    char *text = pool_printf(pool, "name: \"%.*s-%s\"\nmatrix: {mode: [%s]}\n", file ? (int)strcspn(file, ".") : 3,
-                             file ? file : "run", o->modes, o->modes);
-    if (path && cli_run_dir(path, pool, &base, &run_dir) != ERR_NONE) base = path;
-    return text && path ? pool_printf(pool, "%sbase: \"%s\"\n", text, base) : text;
+    char *text = experiment_text(o->paths.count ? o->paths.of[0] : NULL, o->modes, pool);
+    return text ? pool_printf(pool, "%smatrix: {mode: [%s]}\n", text, o->modes) : NULL;
 }
 
 /* The command with all that changes the runs; the results name it. */

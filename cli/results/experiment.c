@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- showing ---- */
 
@@ -20,6 +21,14 @@ enum error experiment_show(const struct compare_options *o, const struct compare
     }
     struct json j = {0};
     return cli_json(compare_json(c, &j), &j, stdout);
+}
+
+char *experiment_text(const char *path, const char *asked, struct pool *pool) {
+    const char *file = path ? path : "run", *base = path, *run_dir;
+    if (strrchr(file, '/')) file = strrchr(file, '/') + 1;
+    char *text = pool_printf(pool, "name: \"%.*s-%s\"\n", (int)strcspn(file, "."), file, asked);
+    if (path && cli_run_dir(path, pool, &base, &run_dir) != ERR_NONE) base = path;
+    return text && path ? pool_printf(pool, "%sbase: \"%s\"\n", text, base) : text;
 }
 
 static int experiment_run(const struct compare_options *o, const struct runner *r, struct experiment *x) {

@@ -1,19 +1,50 @@
 /* engine sweep: the best values of some keys. It is the search of an experiment without the comparison. */
 #include "cli/results/experiment.h"
 
+#include <string.h>
+
 #define OPTIONS_STRUCT struct compare_options
+
+/* CONFIG --tune KEY=VALUES as the experiment that it is short for: "0.1,0.2" is a list. */
+static char *sweep_text(const struct compare_options *o, struct pool *pool) {
+    char *text = experiment_text(o->paths.of[0], "sweep", pool);
+    if (text) text = pool_printf(pool, "%smetrics: [%s]\ntune:\n", text, o->metric);
+    for (int i = 0; i < o->tuned.count && text; i++) {
+        const char *key = o->tuned.of[i], *values = strchr(key, '=');
+        bool list = *values && strchr(values, ',') && values[1] != '[';
+        text =
+            pool_printf(pool, list ? "%s  %.*s: [%s]\n" : "%s  %.*s: %s\n", text, (int)(values - key), key, values + 1);
+    }
+    if (text && o->budget) text = pool_printf(pool, "%s  budget: %s\n", text, o->budget);
+    return text && o->search ? pool_printf(pool, "%s  search: %s\n", text, o->search) : text;
+}
 
 static int sweep_command(const struct cli *cli) {
     static const struct experiment_search alone = {.alone = true};
     const struct compare_options *o = cli->options;
-    const struct experiment_source source = {
+    struct experiment_source source = {
         .path = o->paths.of[0], .search = &alone, .sets = o->sets.sets, .nsets = o->sets.nsets};
-    return experiment_command(o, &source);
+    for (int i = 0; i < o->tuned.count; i++)
+        if (!strchr(o->tuned.of[i], '=') || *o->tuned.of[i] == '=')
+            return cli_usage(cli, "--tune is KEY=VALUES, as in optimizer.lr='log 1e-4..1e-1', not '%s'",
+                             o->tuned.of[i]);
+    if (!o->tuned.count && (o->budget || o->search || o->metric))
+        return cli_usage(cli, "--budget, --search and --metric go with --tune; an experiment has its own");
+    if (o->tuned.count && !o->metric) return cli_usage(cli, "--tune needs --metric: val_loss, val_accuracy, ...");
+    if (o->tuned.count) source.path = NULL, source.text = sweep_text(o, cli->pool);
+    return source.path || source.text ? experiment_command(o, &source) : cli_fail(ERR_MEMORY);
 }
 
 static const struct option options[] = {
-    {"EXPERIMENT.yaml", NULL, "a base configuration and what is tuned (see below); sides and a matrix may be there",
+    {"EXPERIMENT.yaml | CONFIG", NULL,
+     "a base configuration and what is tuned (see below); sides and a matrix may be there; or, for --tune, a "
+     "configuration",
      .at = AT(paths), .max = 1, .many = OPTION_LIST, .missing = "sweep what?"},
+    {"--tune", "KEY=VALUES", "a key of CONFIG and its values: optimizer.lr='log 1e-4..1e-1', or optimizer.lr=0.01,0.1",
+     .at = AT(tuned), .max = TUNE_KEYS, .many = OPTION_LIST},
+    {"--metric", "M", "with --tune: what decides, such as val_loss", CONFIG_STRING, AT(metric)},
+    {"--budget", "N", "with --tune: the most whole runs; a range needs it", CONFIG_STRING, AT(budget)},
+    {"--search", NULL, "with --tune: how; default: grid", CONFIG_STRING, AT(search), .choices = "grid|random|halving"},
     OPTION_SET(sets, "changes one key of the base, as in 'engine run'"),
     {"--dir", "FOLDER", "folder of runs and results; default: runs/NAME. Runs that it already has are not repeated",
      CONFIG_STRING, AT(dir)},

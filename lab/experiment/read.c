@@ -290,7 +290,7 @@ static enum error read_gates(struct experiment_reader *r, const struct experimen
 static enum error read_tree(const struct experiment_source *s, struct pool *pool, struct config_errors *e,
                             struct node **out) {
     if (s->path) return tree_read(s->path, pool, e, out);
-    return tree_parse(s->text, strlen(s->text), "--modes", pool, e, out);
+    return tree_parse(s->text, strlen(s->text), s->search ? "--tune" : "--modes", pool, e, out);
 }
 
 /* Goes on after an error of the configuration, so that all are reported. */
@@ -319,6 +319,10 @@ static enum error read_all(struct experiment_reader *r, const struct experiment_
     TRY(experiment_axes(r, root, raw.sides, raw.matrix));
     read_repeats(r, raw.repeats, s);
     if (raw.tune) TRY(experiment_tune(r, raw.tune));
+    if (raw.tune && raw.metrics && !strcmp(raw.metrics->source, "default"))
+        config_error(
+            r->e, raw.tune, true,
+            "'tune' chooses by the first of 'metrics', which has to be given\nfor example metrics: [val_loss]");
     if (!raw.tune && s->search && s->search->alone)
         config_error(r->e, root, false,
                      "there is no 'tune': nothing to try\ntune: {optimizer.lr: log 1e-4..1e-1, budget: 16 runs}");

@@ -221,6 +221,30 @@ static void sides_at_their_best_are_compared(void **state) {
     pool_free(pool);
 }
 
+/* A configuration and a few words are an experiment, too. */
+static void a_configuration_is_enough(void **state) {
+    (void)state;
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    save_text(file,
+              "mode: single\ndevices: cpu:1\nmodel: {zoo: mlp, hidden: [8]}\ndata: {set: digits, train: 64, val: 32}\n"
+              "train: 12st\n");
+    program_run(&p, 60, "sweep", file, "--tune", "optimizer.lr=log 0.001..0.1", "--tune", "optimizer.momentum=0,0.9",
+                "--budget", "6 runs", "--metric", "val_loss", "--dir", folder, "--json", NULL);
+    if (p.code) fail_msg("exit code %d:\n%s%s", p.code, p.out, p.err);
+    const struct json_value *tries = json_get(program_json(&p, pool), "tries");
+    assert_int_equal(tries->count, 6);
+    assert_string_equal(json_text(&tries->children[3], "optimizer.lr"), "0.01");
+    assert_string_equal(json_text(&tries->children[3], "optimizer.momentum"), "0.9");
+    program_run(&p, 60, "sweep", file, "--tune", "optimizer.lr", "--metric", "val_loss", NULL);
+    assert_int_equal(p.code, 64);
+    program_run(&p, 60, "sweep", file, "--tune", "optimizer.lr=1,2", NULL);
+    assert_true(p.code == 64 && strstr(p.err, "--tune needs --metric"));
+    program_run(&p, 60, "sweep", file, "--budget", "3", NULL);
+    assert_int_equal(p.code, 64);
+    pool_free(pool);
+}
+
 static void all_that_diverges_is_an_error(void **state) {
     (void)state;
     save_text(file, BASE "metrics: [val_loss]\ntune: {optimizer.lr: [1e20, 1e21]}\n");
@@ -235,6 +259,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_was_run_is_taken, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_range_is_widened, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sides_at_their_best_are_compared, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_configuration_is_enough, set_up, tear_down),
         cmocka_unit_test_setup_teardown(all_that_diverges_is_an_error, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -248,6 +248,8 @@ static void what_is_wrong_is_told_at_its_place(void **state) {
                    "'widen' goes with search: grid");
     assert_refused(TUNED "{budget: 8}\n", "'tune' names no key");
     assert_refused(TUNED "{seed: [1, 2]}\n", "a seed is not tuned");
+    assert_refused("base: {data: digits}\n" SIDES "tune: {optimizer.lr: [0.1, 0.2]}\n",
+                   "yaml:3:1: error: 'tune' chooses by the first of 'metrics'");
     assert_refused(TUNED "3\n", "'tune' is a map of keys");
     assert_refused(BASE "sides: {sgd: {optimizer: sgd}, adam: {optimizer: {name: adam, lr: 0.1}}}\ntune: "
                         "{optimizer.lr: [0.1, 0.2]}\n",

@@ -60,14 +60,16 @@ enum error spares_take(struct spares *s, int b) {
     struct side to[SIDES], from[SIDES];
     for (int i = 0; i < s->count; i++)
         if (s->bucket[i] == b) return spare_pull(s, i), ERR_NONE;
+    if (!s->count) return ERR_NONE;
     bucket_sides(s->m, s->arena, b, to);
-    for (int i = 0; i < s->count; i++) {
-        bucket_sides(s->m, s->arena, s->bucket[i], from);
-        if (from[0].bytes != to[0].bytes || from[1].bytes != to[1].bytes) continue;
-        spare_pull(s, i);
-        TRY(memory_move(from[0].at, to[0].at, to[0].bytes));
-        return memory_move(from[1].at, to[1].at, to[1].bytes);
+    bucket_sides(s->m, s->arena, spare_pull(s, 0), from);
+    size_t left = 0; /* of what comes, without pages */
+    for (int i = 0; i < SIDES; i++) {
+        size_t both = from[i].bytes < to[i].bytes ? from[i].bytes : to[i].bytes;
+        TRY(memory_move(from[i].at, to[i].at, both));
+        memory_release((char *)from[i].at + both, from[i].bytes - both);
+        left += to[i].bytes - both;
     }
-    spares_release(s, to[0].bytes + to[1].bytes);
+    if (left) spares_release(s, left);
     return ERR_NONE;
 }

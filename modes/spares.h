@@ -1,4 +1,4 @@
-/* Pages of weights that are not kept. A bucket that goes leaves its pages to one that comes: new ones would have to be
+/* Pages of weights, or of gradients, that are not kept. A bucket that goes leaves its pages to one that comes: new ones would have to be
  * zeroed first, which costs as much as the weights that are copied to them. */
 #pragma once
 #include "modes/step.h"
@@ -13,7 +13,8 @@ struct spares {
 void spares_use(struct spares *s, float *arena);
 /* Bucket b has gone. */
 void spares_put(struct spares *s, int b);
-/* Bucket b comes, and has pages if any can become its own. There are never more in all than were in use at a time. */
+/* Bucket b comes, and has its own pages, or those of the bucket that has gone the longest, as far as these reach. There are
+ * never more in all than were in use at a time. */
 MUST_CHECK enum error spares_take(struct spares *s, int b);
 
 /* Gives the pages of bucket b back that are not this rank's to update. */

@@ -18,20 +18,99 @@
 #include "engine/settings/resolve.h"
 #include "modes/ahead.h"
 #include "modes/share/share.h"
+#include "modes/spares.h"
 
 #include <string.h>
 
-/* Where gradients are on their way: backward makes them in memory of this rank alone, whose pages it gives back as soon as
- * they are copied here, where peers read them; and of the sum the rank copies its part back. */
+/* Where gradients are on their way: backward makes them in memory of this rank alone, whose pages it leaves to the units
+ * that come next as soon as they are copied here, where peers read them; and of the sum the rank copies its part back. */
 enum { SLOTS = PLAN_AHEAD + 1 };
 struct slots {
-    float *memory;  /* (SLOTS, subtrees that leave, each) */
-    int64_t each;   /* floats of the largest unit */
-    int64_t part[]; /* of a unit, from its begin: (ranks + 1) */
+    float *memory; /* (SLOTS, subtrees that leave, each) */
+    int64_t each;  /* floats of the largest unit */
+    struct spares spares;
+    struct unit *unit; /* (units); NULL: pages are given back */
+    int paged;         /* this unit and those after it have no pages yet */
+    int64_t part[];    /* of a unit, from its begin: (ranks + 1) */
+};
+struct unit {
+    int reach; /* the last unit of the layers that have parameters in this one */
+    bool tied; /* it has a parameter of two layers, of which the later one writes long before the unit leaves */
 };
 
 static float *slot_of(const struct mode *m, int b) {
     return m->slots->memory + (b % SLOTS) * m->t->arena.leaving * m->slots->each;
+}
+
+/* Notes what backward writes before unit u leaves. */
+static void units_find(struct mode *m, struct unit *unit) {
+    const struct model *model = m->t->model;
+    for (int u = 0; u < m->cut->count; u++) unit[u].reach = u;
+    for (int k = 0; k < model->nnodes; k++) {
+        const struct model_node *n = &model->nodes[k];
+        int lo = m->cut->count, hi = -1;
+        for (int i = 0; i < n->plan.nparams; i++) {
+            const struct tensor_info *p = &model->params[n->param[i]];
+            int first = buckets_before(m->cut, p->offset + 1) - 1,
+                last = buckets_before(m->cut, p->offset + p->count) - 1;
+            bool lent = p->node != k;
+            for (int u = first; u <= last && lent; u++) unit[u].tied = true;
+            if (!lent) lo = first < lo ? first : lo, hi = last > hi ? last : hi;
+        }
+        for (int u = lo; u <= hi; u++) unit[u].reach = hi > unit[u].reach ? hi : unit[u].reach;
+    }
+}
+
+/* Where no gradient stays in the arena from one pass to the next, or from one step to the next. */
+static enum error units_open(struct mode *m) {
+    const struct trainer *t = m->t;
+    void *memory;
+    if (t->arena.leaving > 1 || t->feed.nlaps * t->config->batch.accumulate > 1 || t->tensors.frozen) return ERR_NONE;
+    size_t n = (size_t)m->cut->count;
+    TRY(memory_alloc(n * sizeof *m->slots->unit, &memory));
+    m->slots->unit = memory;
+    units_find(m, memory);
+    TRY(memory_alloc(n * sizeof(int), &memory));
+    m->slots->spares = (struct spares){m, t->arena.grads[0], memory, 0};
+    m->slots->paged = m->slots->unit[0].reach + 1;
+    return ERR_NONE;
+}
+
+/* The places between parameters are zero, whose squares are part of the norm. */
+static void unit_clear(const struct mode *m, int u) {
+    const struct model *model = m->t->model;
+    const struct span s = share_bucket(m, m->t->arena.grads[0], u);
+    int64_t at = HEADER_FLOATS;
+    for (int i = 0; i <= model->nparams; i++) {
+        int64_t to = i < model->nparams ? model->params[i].offset : model->arena_floats;
+        int64_t begin = at > s.begin ? at : s.begin, end = to < s.end ? to : s.end;
+        if (begin < end) memset(s.arena + begin, 0, (size_t)(end - begin) * sizeof *s.arena);
+        if (i < model->nparams) at = to + model->params[i].count;
+    }
+}
+
+/* Gives pages to all units up to this one. */
+static enum error units_page(struct mode *m, int upto) {
+    struct slots *s = m->slots;
+    for (; s->paged <= upto && s->paged < m->cut->count; s->paged++) {
+        if (s->unit[s->paged].tied) continue;
+        TRY(spares_take(&s->spares, s->paged));
+        unit_clear(m, s->paged);
+    }
+    return ERR_NONE;
+}
+
+/* Unit u has left: its pages become those of the units that the next layers write; after the last one, in the next step. */
+static enum error unit_leave(struct mode *m, int u) {
+    struct slots *s = m->slots;
+    const struct span of = share_bucket(m, m->t->arena.grads[0], u);
+    if (s->unit[u].tied)
+        share_release(of.arena, of.begin, of.end);
+    else
+        spares_put(&s->spares, u);
+    bool last = u == m->leaving - 1;
+    if (last) s->paged = 0;
+    return units_page(m, s->unit[last ? 0 : u + 1].reach);
 }
 
 static enum error slots_open(struct mode *m) {
@@ -48,10 +127,12 @@ static enum error slots_open(struct mode *m) {
     size_t floats = (size_t)SLOTS * (size_t)a->leaving * (size_t)m->slots->each;
     TRY(group_alloc(m->team.group, floats * sizeof(float), &memory));
     m->slots->memory = memory;
-    return ERR_NONE;
+    return m->cut->count > 1 ? units_open(m) : ERR_NONE; /* one unit would leave and come at once */
 }
 
 static void full_close(struct mode *m) {
+    if (m->slots) memory_free(m->slots->unit);
+    if (m->slots) memory_free(m->slots->spares.bucket);
     memory_free(m->slots);
     slices_close(m);
 }
@@ -76,8 +157,9 @@ static enum error full_leave(struct mode *m, int b) {
     sums_take(m, b - PLAN_AHEAD);
     for (int k = 0; k < a->leaving; k++) {
         memcpy(slot_of(m, b) + k * m->slots->each, a->grads[k] + s.begin, (size_t)(s.end - s.begin) * sizeof(float));
-        if (m->cut->count > 1) share_release(a->grads[k], s.begin, s.end); /* else it would all come at once again */
+        if (m->cut->count > 1 && !m->slots->unit) share_release(a->grads[k], s.begin, s.end);
     }
+    if (m->slots->unit) TRY(unit_leave(m, b));
     for (int r = 0; r <= m->standing->ranks; r++) part[r] = s.part[r] - s.begin;
     TRY(step_send(m, LABEL_GRADIENTS(b), &how));
     how.apart = a->apart ? m->slots->each : 0;

@@ -10,6 +10,8 @@
  *
  *   visits     5  4  3  2  1  0 | 0  1  2  3  4  5         there at a time: the one in use, and PLAN_AHEAD more
  *
+ * Where weights stay for the whole pass, all visits of forward begin as soon as the update has ended.
+ *
  * A bucket with weights that two layers share (tied) is visited for both. All ranks make the same gathers in the same
  * order, though one may compute more passes than another, or none: the program then runs without it. That is why what a
  * visit brings depends on the visit alone, and never on what a rank happens to have.
@@ -22,6 +24,8 @@
 #include "engine/settings/run_config.h"
 #include "modes/share/share.h"
 #include "modes/spares.h"
+
+#include <limits.h>
 
 struct visit {
     int bucket;
@@ -37,7 +41,7 @@ struct ahead {
     enum weights_kept kept;
     enum move_by by;
     enum lane lane;
-    int window;           /* visits that are on their way beside those in use */
+    int window;           /* visits that are on their way beside those in use; of what stays for a pass, all */
     struct visit *visit;  /* forward's, then backward's */
     struct halt *halt[2]; /* of each node: in forward, in backward */
     int visits, forward;  /* all; those of forward */
@@ -232,7 +236,8 @@ enum error ahead_began(struct ahead *a) {
     spares_use(&a->spares, a->m->t->arena.values);
     a->end = a->forward;
     a->early = true;
-    return visits_begin(a, a->window);
+    bool meets = a->window > PLAN_AHEAD && trainer_meets(a->m->t, a->m->t->at.step + 1); /* maybe for the last time */
+    return visits_begin(a, meets ? PLAN_AHEAD : a->window);
 }
 
 enum error ahead_land(struct ahead *a) {
@@ -275,7 +280,7 @@ enum error ahead_open(struct mode *m, struct ahead **out) {
     *out = a;
     *a = (struct ahead){.m = m, .pool = pool, .kept = m->how->plan.kept, .by = move->by};
     a->lane = m->lane == LANE_INLINE || apart ? m->lane : LANE_AHEAD;
-    a->window = a->lane == LANE_AHEAD ? PLAN_AHEAD : 0;
+    a->window = a->lane != LANE_AHEAD ? 0 : a->kept == WEIGHTS_A_PASS ? INT_MAX / 2 : PLAN_AHEAD;
     a->source = (struct graph_source){ahead_pass, ahead_need, a->kept == WEIGHTS_A_LAYER, a};
     if (a->kept != WEIGHTS_KEPT || (a->lane == LANE_AHEAD && !m->how->streams)) m->standing->source = &a->source;
     return program_make(a);

@@ -196,7 +196,7 @@ static void cost_layers(const struct step_cost *c, enum scheme s, const struct g
     for (int k = 0; k < c->buckets; k++) {
         int b = backward ? k : c->buckets - 1 - k;
         double share = c->backward > 0 ? (c->ready[b] - (b ? c->ready[b - 1] : 0)) / c->backward : 0;
-        double room = v && v->end != BEFORE_LAYER && k > PLAN_AHEAD ? began[k % (PLAN_AHEAD + 1)] : 0;
+        double room = v && c->plan->kept == WEIGHTS_A_LAYER && k > PLAN_AHEAD ? began[k % (PLAN_AHEAD + 1)] : 0;
         bool gathers = v && !(backward && b < plan_stays(c->overlap));
         if (gathers && backward && last) t->weights = fmax(t->weights, t->gradients);
         if (gathers) t->weights = fmax(t->weights, c->overlap ? room : t->at) + moves_cost(c, v, 1, s, g, c->bytes[b]);

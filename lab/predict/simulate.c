@@ -209,7 +209,7 @@ static enum error replay_gather(struct replay *r, const struct move *v, int laye
     double *lane = r->weights, *gradients = r->weights + r->e.size;
     const double *room = r->began + (size_t)(layer % (PLAN_AHEAD + 1)) * (size_t)r->e.size;
     for (int i = 0; i < r->e.size; i++) {
-        if (v->end != BEFORE_LAYER && layer > PLAN_AHEAD) lane[i] = fmax(lane[i], room[i]);
+        if (r->plan->moves.kept == WEIGHTS_A_LAYER && layer > PLAN_AHEAD) lane[i] = fmax(lane[i], room[i]);
         if (!r->plan->overlap) lane[i] = fmax(lane[i], r->done[i]);
     }
     memcpy(gradients, r->e.at, size);

@@ -15,7 +15,8 @@ static const char *verdict_word(const struct measure *m, enum verdict v) {
     if (v != VERDICT_FASTER && v != VERDICT_SLOWER) return verdict_text(v);
     bool hidden = m->kind == MEASURE_PHASE && m->part == RESULT_COMM_HIDDEN; /* which is neither good nor bad */
     if (m->kind == MEASURE_BYTES || m->kind == MEASURE_MEMORY || hidden) return better ? "less" : "more";
-    if (m->kind >= MEASURE_TRAIN_LOSS && m->kind <= MEASURE_VAL) return better ? "better" : "worse";
+    bool judged = m->kind == MEASURE_COMPUTING || (m->kind >= MEASURE_TRAIN_LOSS && m->kind <= MEASURE_VAL);
+    if (judged) return better ? "better" : "worse";
     return verdict_text(v);
 }
 

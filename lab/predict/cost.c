@@ -189,20 +189,22 @@ static double cost_stream(const struct step_cost *c, enum scheme s, const struct
  * port with gradients. */
 struct gathered {
     double at, weights, gradients; /* seconds: of computing, and when the port is done with each */
+    double ended[PLAN_AHEAD + 1]; /* when each of the last layers ended, which leaves room for the weights of another */
 };
 static void cost_layers(const struct step_cost *c, enum scheme s, const struct ground *g, const struct move *v,
                         bool backward, bool last, struct gathered *t) {
-    double began[PLAN_AHEAD + 1] = {0}, seconds = backward ? c->backward : c->forward;
+    double seconds = backward ? c->backward : c->forward;
     for (int k = 0; k < c->buckets; k++) {
-        int b = backward ? k : c->buckets - 1 - k;
+        int b = backward ? k : c->buckets - 1 - k, layer = backward ? c->buckets + k : k;
         double share = c->backward > 0 ? (c->ready[b] - (b ? c->ready[b - 1] : 0)) / c->backward : 0;
-        double room = v && c->plan->kept == WEIGHTS_A_LAYER && k > PLAN_AHEAD ? began[k % (PLAN_AHEAD + 1)] : 0;
+        double *ended = &t->ended[layer % (PLAN_AHEAD + 1)];
+        double room = c->plan->kept == WEIGHTS_A_LAYER && layer > PLAN_AHEAD ? *ended : 0;
         bool gathers = v && !(backward && b < plan_stays(c->overlap));
         if (gathers && backward && last) t->weights = fmax(t->weights, t->gradients);
         if (gathers) t->weights = fmax(t->weights, c->overlap ? room : t->at) + moves_cost(c, v, 1, s, g, c->bytes[b]);
         if (gathers) t->at = fmax(t->at, t->weights);
-        began[k % (PLAN_AHEAD + 1)] = t->at;
         t->at += seconds * share;
+        *ended = t->at;
         if (!last || !c->overlap) continue;
         if (gathers) t->gradients = fmax(t->gradients, t->weights);
         t->gradients = fmax(t->gradients, t->at) + moves_cost(c, c->plan->before, c->plan->nbefore, s, g, c->bytes[b]);

@@ -18,7 +18,7 @@ struct replay {
     double *start, *done; /* of a worker's step: its begin, its backward's end */
     double *weights;      /* of each rank: when it can go on with moves of weights that gradients do not wait for */
     double *slow;
-    double *began; /* of each rank, when it began with each of its last layers */
+    double *ended; /* of each rank, when each of its last layers ended */
     int *number;   /* of each device, the rank that comm.emulate.links calls so */
 };
 
@@ -61,7 +61,7 @@ static enum error replay_open(struct replay *r, const struct step_shape *shape, 
     TRY(simulate_doubles_alloc(net.devices, &r->start));
     TRY(simulate_doubles_alloc(net.devices, &r->done));
     TRY(simulate_doubles_alloc(2 * net.devices, &r->weights));
-    TRY(simulate_doubles_alloc((PLAN_AHEAD + 1) * net.devices, &r->began));
+    TRY(simulate_doubles_alloc((PLAN_AHEAD + 1) * net.devices, &r->ended));
     return simulate_doubles_alloc(net.devices, &r->slow);
 }
 
@@ -70,7 +70,7 @@ static void replay_close(struct replay *r) {
     memory_free(r->start);
     memory_free(r->done);
     memory_free(r->weights);
-    memory_free(r->began);
+    memory_free(r->ended);
     memory_free(r->slow);
     memory_free(r->number);
 }
@@ -203,11 +203,12 @@ static enum error replay_stream(struct replay *r) {
 
 /* ---- weights that come before their layers ---- */
 
-/* A layer's weights come on a lane of their own, at the earliest when the layer that has left room for them began. */
+/* A layer's weights come on a lane of their own, at the earliest when a layer has ended that leaves room for them;
+ * layer: of a pass, in which backward's follow forward's. */
 static enum error replay_gather(struct replay *r, const struct move *v, int layer, double bytes) {
     size_t size = (size_t)r->e.size * sizeof(double);
     double *lane = r->weights, *gradients = r->weights + r->e.size;
-    const double *room = r->began + (size_t)(layer % (PLAN_AHEAD + 1)) * (size_t)r->e.size;
+    const double *room = r->ended + (size_t)(layer % (PLAN_AHEAD + 1)) * (size_t)r->e.size;
     for (int i = 0; i < r->e.size; i++) {
         if (r->plan->moves.kept == WEIGHTS_A_LAYER && layer > PLAN_AHEAD) lane[i] = fmax(lane[i], room[i]);
         if (!r->plan->overlap) lane[i] = fmax(lane[i], r->done[i]);
@@ -225,12 +226,12 @@ static enum error replay_gather(struct replay *r, const struct move *v, int laye
 static enum error replay_layers(struct replay *r, const struct move *v, double seconds, bool backward, bool leaves) {
     const struct step_shape *s = r->shape;
     for (int k = 0; k < s->buckets; k++) {
-        int b = backward ? k : s->buckets - 1 - k;
+        int b = backward ? k : s->buckets - 1 - k, layer = backward ? s->buckets + k : k;
         double share = s->ready[b] - (b ? s->ready[b - 1] : 0);
-        if (v && !(backward && b < plan_stays(r->plan->overlap))) TRY(replay_gather(r, v, k, s->bytes[b]));
+        if (v && !(backward && b < plan_stays(r->plan->overlap))) TRY(replay_gather(r, v, layer, s->bytes[b]));
         for (int i = 0; i < r->e.size; i++) {
-            r->began[(size_t)(k % (PLAN_AHEAD + 1)) * (size_t)r->e.size + (size_t)i] = r->done[i];
             r->done[i] += r->slow[i] * seconds * share;
+            r->ended[(size_t)(layer % (PLAN_AHEAD + 1)) * (size_t)r->e.size + (size_t)i] = r->done[i];
             if (leaves && r->plan->overlap) r->e.at[i] = fmax(r->e.at[i], r->done[i]);
         }
         if (leaves && r->plan->overlap) TRY(replay_move(r, &r->plan->moves.before[0], s->bytes[b], 0));

@@ -290,6 +290,32 @@ static void last_units_stay_for_backward(void **state) {
         }
 }
 
+/* Five units, each 0.8 ms on the way between two devices, of which the first one of forward takes 92 % of the time. Where all
+ * stay for a pass, all have come before it ends: forward ends after 1 + 8 ms, backward after 20 more, and the last gradient
+ * is then 0.8 ms on its way. Where they go, two come beside the first layer, and the fourth begins to come when that has
+ * ended: 8.36 + 0.8 ms; the fifth 0.8 ms later, and it computes for 0.16 ms. So forward ends 1.12 ms later. */
+static void a_pass_leaves_room_or_not(void **state) {
+    static const struct step_shape five = {.before = 9e-3,
+                                           .backward = 20e-3,
+                                           .forward = 8e-3,
+                                           .passes = 1,
+                                           .buckets = 5,
+                                           .bytes = {2e5, 2e5, 2e5, 2e5, 2e5},
+                                           .ready = {0.02, 0.04, 0.06, 0.08, 1}};
+    struct simulate_plan p = plan_of(2, SCHEMES);
+    struct simulated whole, layers;
+    (void)state;
+    p.net.outside.alpha = 0, p.overlap = true;
+    p.moves = share_full_passing.plan;
+    assert_ok(simulate(&five, &p, &whole));
+    assert_near(whole.step, 29.8e-3, 2e-3); /* but for adding */
+    assert_near(whole.step, simulate_formula(&five, &p), 2e-3);
+    p.moves = share_full.plan;
+    assert_ok(simulate(&five, &p, &layers));
+    assert_true(layers.step > whole.step + 1.11e-3 && layers.step < whole.step + 1.12e-3 + 8 * 0.8e-3);
+    assert_near(layers.step, simulate_formula(&five, &p), 0.03);
+}
+
 static void overlap_hides_and_stragglers_show(void **state) {
     (void)state;
     struct simulate_plan p = plan_of(8, SCHEME_ring);
@@ -512,6 +538,7 @@ int main(void) {
         cmocka_unit_test(the_servers_port_is_the_busiest),
         cmocka_unit_test(servers_pass_their_parts),
         cmocka_unit_test(last_units_stay_for_backward),
+        cmocka_unit_test(a_pass_leaves_room_or_not),
         cmocka_unit_test(overlap_hides_and_stragglers_show),
         cmocka_unit_test(steps_alone_are_added_at_once),
         cmocka_unit_test(four_thousand_devices),

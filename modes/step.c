@@ -15,6 +15,7 @@
 #include "engine/settings/run_config.h"
 #include "modes/scatter.h"
 #include "modes/share/share.h"
+#include "modes/tries.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -50,6 +51,21 @@ static enum error join_group(struct mode *m) {
     return buckets_init(&m->buckets, m->t->model, &m->how->cut);
 }
 
+/* The next steps have these buckets. */
+static void take_cut(struct mode *m, const struct buckets *cut) {
+    m->cut = cut;
+    if (m->how->plan.nbefore) m->leaving = m->how->compressed ? cut->count : buckets_before(cut, m->t->tensors.upto);
+    m->standing->ncuts = cut->count;
+    m->standing->cuts = cut->count ? cut->edge + 1 : NULL;
+}
+
+static enum error open_tries(struct mode *m) {
+    const struct tries_of of = {m->t, m->team.group, &m->place->group, m->leaving > 0};
+    TRY(tries_open(&of, &m->tries));
+    m->standing->cuts_most = tries_most(m->tries, m->cut->count);
+    return ERR_NONE;
+}
+
 static void mode_line(struct mode *m) {
     char *line = m->team.line;
     size_t used = strlen(line), size = sizeof m->team.line;
@@ -74,11 +90,9 @@ static enum error mode_open(struct trainer *t, struct standing *standing, struct
     m->cut = &m->buckets;
     if (m->how->place != PLACE_ALONE) TRY(join_group(m));
     TRY(m->ops.open(m));
-    if (m->how->plan.nbefore) m->leaving = m->how->compressed ? m->cut->count : buckets_before(m->cut, t->tensors.upto);
-    standing->ncuts = m->cut->count;
-    standing->cuts = m->cut->count ? m->cut->edge + 1 : NULL;
+    take_cut(m, m->cut);
     mode_line(m);
-    return ERR_NONE;
+    return open_tries(m);
 }
 
 /* ---- one step ---- */
@@ -236,6 +250,19 @@ static enum error mode_watch(struct mode *m, struct trace_clock *clock) {
     return team_watch(&m->team, m->t, clock);
 }
 
+static void mode_trials(const struct mode *m, struct trials *out) {
+    tries_tell(m->tries, out);
+}
+
+static void mode_take(struct mode *m, enum tunable what, int i) {
+    struct trials trials;
+    tries_tell(m->tries, &trials);
+    if (what == TUNABLE_BUCKET)
+        take_cut(m, tries_cut(m->tries, i));
+    else
+        group_use(m->team.group, trials.name[what][i]);
+}
+
 static const char *mode_describe(struct mode *m) {
     return m->team.line;
 }
@@ -244,6 +271,7 @@ static void mode_close(struct mode *m) {
     team_close(&m->team); /* first: what is in flight when a run fails uses what the others own */
     scatter_close(m->scatter);
     m->ops.close(m);
+    tries_close(m->tries);
     buckets_fini(&m->buckets);
     memory_free(m);
 }
@@ -261,5 +289,7 @@ const struct step_ops mode_step = {.open = mode_open,
                                    .note = mode_note,
                                    .stats = mode_stats,
                                    .watch = mode_watch,
+                                   .trials = mode_trials,
+                                   .take = mode_take,
                                    .describe = mode_describe,
                                    .close = mode_close};

@@ -50,6 +50,7 @@ struct mode {
     struct ahead *ahead;       /* of weights that come before the layers that need them; NULL: none do */
     struct compress *packed;   /* the state of share_compressed, beside that of its owner */
     float *spare;              /* room for a bucket, where the share needs it */
+    struct tries *tries;       /* of what the first steps choose; NULL: nothing */
     struct buckets buckets;    /* as the configuration cuts them */
     const struct buckets *cut; /* the buckets of this run: these, or the share's */
     const int64_t *part;       /* of bucket b rank r has [part[b(W+1) + r], part[b(W+1) + r + 1]); NULL: no rank has */

@@ -121,14 +121,17 @@ static enum error group_open_link(struct group *g) {
     return emulation_on(&p->emulate) ? link_emulate(g->link, &p->emulate) : ERR_NONE;
 }
 
-/* What calls are run with, known from the link. Where ranks reach each other's memory, direct moves
- * a ring's bytes in two steps. */
+/* What "auto" means: where ranks reach each other's memory, direct moves a ring's bytes in two steps. */
+static const struct algo_ops *group_automatic(const struct group *g) {
+    return g->link->ops->slot ? algo_find("direct") : NULL;
+}
+
+/* What calls are run with, known from the link. */
 static void group_survey(struct group *g) {
     const struct link *l = g->link;
-    bool reach = l->ops->slot != NULL;
-    g->terrain =
-        terrain_plan(&g->places, l->alpha, l->beta, reach, l->ops->sync_near && !emulation_on(&g->params.emulate));
-    if (reach && !g->algo) g->algo = algo_find("direct");
+    g->terrain = terrain_plan(&g->places, l->alpha, l->beta, l->ops->slot != NULL,
+                              l->ops->sync_near && !emulation_on(&g->params.emulate));
+    if (!g->algo) g->algo = group_automatic(g);
     algo_choices(&g->terrain, g->params.order, group_has_several(g), g->choices);
 }
 
@@ -262,6 +265,23 @@ const char *group_choice(const struct group *g, size_t bytes, const char **why) 
     else
         *why = algo->why;
     return algo->name;
+}
+
+/* On one host hierarchical is direct. */
+int group_others(const struct group *g, const char **names, int most) {
+    int all, n = 0;
+    const struct algo_ops *const *list = algo_list(&all);
+    for (int i = 0; i < all && n < most && g->size > 1; i++) {
+        const struct algo_ops *a = list[i];
+        bool near = a->hosts_alike && g->places.hosts == 1;
+        if (a->native || a == g->algo || near) continue;
+        if (algo_suits(a, g->params.order, &g->places, group_has_several(g))) names[n++] = a->name;
+    }
+    return n;
+}
+
+void group_use(struct group *g, const char *algorithm) {
+    g->algo = strcmp(algorithm, "auto") ? algo_find(algorithm) : group_automatic(g);
 }
 
 /* ---- memory that peers can read ---- */

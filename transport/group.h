@@ -62,6 +62,11 @@ int group_position(const struct group *g);
 MUST_CHECK enum error group_split(struct group *g, int color, int key, struct group **out);
 /* The algorithm of all_reduce for this many bytes, and the reason (for the banner; lives as long as the group). */
 const char *group_choice(const struct group *g, size_t bytes, const char **why);
+/* Other algorithms than its own by which this group can make all_reduces with the same bits: names of algos.def, at most
+ * 'most'. The same on all ranks; gives how many. */
+int group_others(const struct group *g, const char **names, int most);
+/* From the next call on, which is the same one on all ranks: one of these, or "auto". No call is under way. */
+void group_use(struct group *g, const char *algorithm);
 
 /* What guards messages between hosts: "sealed", "encrypted" or "checked"; NULL: the link is of one host. */
 const char *group_guard(const struct group *g);

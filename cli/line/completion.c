@@ -50,7 +50,7 @@ static const char *completion_mode_name(int i) {
 static const char *completion_algorithm_name(int i) {
     int n;
     const struct algo_ops *const *all = algo_list(&n);
-    return i == 0 ? "auto" : i - 1 < n ? all[i - 1]->name : i - 1 == n ? "native" : NULL;
+    return i == 0 ? "auto" : i - 1 < n ? all[i - 1]->name : i - 1 == n ? TUNE_WORD : NULL;
 }
 
 /* The i-th value to offer for devices: one, two and four of each kind, as in "cpu:1", "cpu:2". */

@@ -219,6 +219,7 @@ static enum error load_snapshot(const char *path, const struct opened *c, const 
     v->counters->loss = (float)c->manifest.loss;
     v->counters->rescued = c->manifest.rescued;
     v->counters->devices = c->manifest.devices;
+    snprintf(v->counters->tuned, sizeof v->counters->tuned, "%s", c->manifest.tuned);
     checkpoint_keep_norm(path, v, was);
     return ERR_NONE;
 }

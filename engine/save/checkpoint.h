@@ -71,6 +71,7 @@ struct checkpoint_counters { /* where the run is: plain numbers, the sampler's p
     int64_t skipped;    /* steps, so far */
     int devices;        /* of a checkpoint that was loaded: with how many it was saved; else 0 */
     bool rescued;       /* saved after a loss: what was due after the step may not have been done */
+    char tuned[512]; /* what its first steps have chosen by their time, and where: "key=value\n" lines; "": nothing */
 };
 /* Finds the file of the network's weights in a step's folder, into the pool. That is the averaged one where the
  * manifest names one, but for those who ask for the weights themselves, 'raw'. ERR_DATA: it is not there. */

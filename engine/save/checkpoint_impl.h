@@ -17,7 +17,8 @@ struct manifest {
     const char *preprocessing; /* to write: a value in JSON; NULL: none */
     int devices;
     bool best, rescued;
-    double loss; /* of the step; NaN: not said */
+    double loss;       /* of the step; NaN: not said */
+    const char *tuned; /* as of the counters */
     struct {
         int64_t bytes; /* 0: it is not there */
         uint32_t crc;

@@ -29,6 +29,7 @@ static void put_manifest(struct json *j, const struct manifest *m) {
     json_put(j, JSON_TEXT("mode", m->mode), JSON_INT("devices", m->devices), JSON_BOOL("best", m->best));
     if (m->rescued) json_bool(j, "rescued", true);
     if (isfinite(m->loss)) json_real(j, "loss", m->loss);
+    if (*m->tuned) json_string(j, "tuned", m->tuned);
     json_open(j, "files", '[');
     for (int i = 0; i < CHECKPOINT_FILES; i++) {
         char crc[16];
@@ -105,6 +106,7 @@ static enum error manifest_parse(const char *path, const char *text, size_t n, s
     out->best = best->truth;
     out->loss = loss && loss->kind == JSON_NUMBER ? loss->number : (double)NAN;
     out->rescued = json_get(root, "rescued") != NULL;
+    out->tuned = json_text(root, "tuned");
     return ERR_NONE;
 }
 

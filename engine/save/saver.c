@@ -98,7 +98,8 @@ static enum error saver_write_step(const struct saver *s, const char *folder, in
                          .devices = s->view.devices,
                          .best = s->best,
                          .loss = (double)snapshot_counters(s->snapshot)->loss,
-                         .rescued = snapshot_counters(s->snapshot)->rescued};
+                         .rescued = snapshot_counters(s->snapshot)->rescued,
+                         .tuned = snapshot_counters(s->snapshot)->tuned};
     for (int i = 0; i < CHECKPOINT_FILES; i++) TRY(saver_write_file(s, folder, (enum checkpoint_file)i, &m));
     return manifest_write(folder, &m);
 }

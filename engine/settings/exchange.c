@@ -29,10 +29,10 @@ SECTION(dp, "server", "The parameter server; used in mode dp");
 static const struct config_field bucket_fields[] = {
     {"first", CONFIG_BYTES, offsetof(struct bucket_config, first), "1MB",
      "Size of the first bucket; a small one lets the exchange begin early", .min = 0, NO_LIMIT},
-    {"cap", CONFIG_BYTES, offsetof(struct bucket_config, cap), "25MB",
+    {"cap", CONFIG_BYTES, offsetof(struct bucket_config, cap), BUCKET_STANDARD,
      "Size of the other buckets; 0: every parameter is a message of its own; flat: one message for all parameters, and "
-     "'first' has no effect",
-     .min = 0, NO_LIMIT, .choices = "flat", .word = -1, .also = "bucket_cap_mb"},
+     "'first' has no effect; tune: the run's first steps try sizes from 256KB, and the fastest is kept",
+     .min = 0, NO_LIMIT, .choices = "flat|tune", .word = -1, .also = "bucket_cap_mb"},
     {.key = NULL},
 };
 static SECTION(bucket, "cap", "How many bytes of gradients travel in one message; used in modes ddp and dp");
@@ -201,7 +201,8 @@ static const struct config_field comm_fields[] = {
     },
     {"algorithm", CONFIG_STRING, offsetof(struct comm_config, algorithm), "auto",
      .help = "Algorithm by which ranks add up their gradients: auto, direct, ring, star, tree, halving_doubling, "
-             "hierarchical; native: the MPI library's own, with its bits; or the path of a plug-in, as ./mine.so"},
+             "hierarchical; native: the MPI library's own, with its bits; tune: the run's first steps try those that "
+             "give the same bits, and the fastest is kept; or the path of a plug-in, as ./mine.so"},
     {"sha256", CONFIG_STRING, offsetof(struct comm_config, sha256),
      .help = "Digest that the plug-in of 'algorithm' must have; default: the one that it has when the run begins"},
     {"order", CONFIG_ENUM, offsetof(struct comm_config, order), "auto",

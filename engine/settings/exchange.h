@@ -15,6 +15,8 @@ struct dp_config {
     int overlap;       /* enum dp_overlap; 'auto' is resolved by run_settings_load */
     int64_t staleness; /* steps that a worker may be ahead of the slowest; -1: any number */
 };
+#define BUCKET_STANDARD "25MB"
+#define TUNE_WORD "tune" /* of ddp.bucket.cap and comm.algorithm: see sharing.tunes */
 struct ddp_config {
     struct bucket_config {
         int64_t first, cap; /* bytes; INT64_MAX: all at once */

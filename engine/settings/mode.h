@@ -23,6 +23,12 @@ struct mode_stats {
     int64_t updates, old, oldest, stepped_ns, waited_ns;
     struct held held; /* by this rank, but for activations */
 };
+/* What the first steps of a run may try, where sharing.tunes says so. */
+struct trials {
+    const char *place;                 /* where they are tried, in words: elsewhere another choice may be the best */
+    const char *const *name[TUNABLES]; /* of each choice, as a configuration says it; the first is the default */
+    int count[TUNABLES];               /* at least 1 */
+};
 /* What happens in a run: the calls of the trainer, on every rank. */
 struct step_ops {
     /* Once a rank: joins the others, opens the device (trainer_open_device), and fills *standing,
@@ -59,6 +65,10 @@ struct step_ops {
     /* The run is traced from here on: t->trace hears of every call; *clock: how this rank's clock is compared with
      * rank 0's. NULL: no longer. Collective. */
     enum error (*watch)(struct mode *m, struct trace_clock *clock);
+    /* If sharing.tunes: the same on all ranks; it lives until close. */
+    void (*trials)(const struct mode *m, struct trials *out);
+    /* From the next step on, on every rank: choice i of it. */
+    void (*take)(struct mode *m, enum tunable what, int i);
     /* One line for the banner: what moves gradients, and why that. */
     const char *(*describe)(struct mode *m);
     void (*close)(struct mode *m);

@@ -1,4 +1,6 @@
 /* The mode, and how it shares gradients. */
+#include "engine/base/text.h"
+#include "engine/device/runtime.h"
 #include "engine/settings/compress.h"
 #include "engine/settings/mode.h"
 #include "engine/settings/resolve.h"
@@ -25,6 +27,60 @@ static int node_servers(const struct sharing *s, int64_t node, int64_t nodes) {
     return (int)((s->servers * (node + 1) + nodes - 1) / nodes - (s->servers * node + nodes - 1) / nodes);
 }
 
+/* ---- what the first steps of the run choose ---- */
+
+const char *const tunable_keys[TUNABLES] = {"ddp.bucket.cap", "comm.algorithm"};
+
+/* Until it is chosen, the key has its default. A trained network that is asked has chosen. */
+static void tuning_take(struct resolve *r) {
+    for (int i = 0; i < TUNABLES; i++) {
+        const struct node *at = resolve_find(r, tunable_keys[i]);
+        bool tunes = at && at->kind == NODE_SCALAR && !strcmp(at->text, TUNE_WORD);
+        if (tunes && i == TUNABLE_BUCKET) (void)text_bytes(BUCKET_STANDARD, &r->c->ddp.bucket.cap);
+        if (tunes && i == TUNABLE_ALGORITHM) r->c->comm.algorithm = "auto";
+        r->c->sharing.tunes[i] = tunes && !r->c->asks;
+    }
+}
+
+/* Only where gradients are added as they are, in every step and in a given order, no choice changes a bit. */
+static void tuning_check_key(struct resolve *r, enum tunable what) {
+    const struct sharing *s = &r->c->sharing;
+    const struct exchange_plan *p = &s->plan;
+    bool bucket = what == TUNABLE_BUCKET, owned = p->update == UPDATE_BY_OWNERS && !p->staged;
+    const char *at = tunable_keys[what];
+    resolve_clash(r, p->alone, at,
+                  "steps without an exchange show no difference, and devices meet only now and then "
+                  "({at ddp.sync.every})\nuse ddp.sync: 1, or give a value in place of 'tune'");
+    resolve_clash(r, p->staged, at,
+                  "'tune' is for gradients that all devices add up, but mode is '{mode}' ({at mode})\n"
+                  "use mode ddp, or give a value in place of 'tune'");
+    resolve_clash(r, owned, at,
+                  "'tune' is for devices that all make the same update, but here each updates a slice\n"
+                  "use mode ddp without optimizer.shard, or give a value in place of 'tune'");
+    resolve_clash(r, s->compressed, at,
+                  "compressed gradients depend on their buckets, which 'tune' would choose by time\n"
+                  "use comm.compress: none, or give a value in place of 'tune'");
+    resolve_clash(r, bucket && r->c->comm.order == COMM_ORDER_RING, at,
+                  "order 'ring' ({at comm.order}) adds by bucket, so that weights would depend on what 'tune' finds\n"
+                  "use comm.order: tree, or give a value in place of 'tune'");
+    resolve_clash(r, !bucket && p->update == UPDATE_BY_ROOT, at,
+                  "'tune' is for all-reduces, but in mode '{mode}' ({at mode}) a server adds\n"
+                  "use mode ddp, or comm.algorithm: auto");
+    resolve_clash(r, device_find(r->c->devices.kind)->runtime->apart, at,
+                  "devices are '{devices}' ({at devices}), whose library adds in an order of its own that may depend "
+                  "on what 'tune' finds\ngive a value in place of 'tune'");
+}
+
+static void tuning_check(struct resolve *r) {
+    const struct sharing *s = &r->c->sharing;
+    bool cuts = !s->cut.cap && !s->in_one; /* by ddp.bucket */
+    if (s->place == PLACE_ALONE) return;
+    if (s->tunes[TUNABLE_BUCKET] && cuts) tuning_check_key(r, TUNABLE_BUCKET);
+    if (s->tunes[TUNABLE_ALGORITHM]) tuning_check_key(r, TUNABLE_ALGORITHM);
+}
+
+/* ---- the mode ---- */
+
 enum error resolve_sharing(struct resolve *r, const struct mode_row *mode) {
     r->c->sharing = (struct sharing){.place = mode->place,
                                      .title = "",
@@ -32,6 +88,7 @@ enum error resolve_sharing(struct resolve *r, const struct mode_row *mode) {
                                      .compressed = r->c->comm.compress.index != COMPRESS_none,
                                      .every = r->c->ddp.sync.every};
     if (r->c->dp.overlap >= DP_OVERLAP_WORDS) r->c->dp.overlap -= DP_OVERLAP_WORDS - DP_OVERLAP_ON;
+    tuning_take(r);
     TRY(mode->choose(r));
     r->c->sharing.servers_here = node_servers(&r->c->sharing, r->c->run.node_rank, r->c->run.nodes);
     return ERR_NONE;
@@ -49,7 +106,7 @@ static enum error check_buckets(struct resolve *r) {
     if (b->first <= b->cap) return ERR_NONE;
     if (resolve_is_given(first)) {
         config_error(r->e, first, false, "the first bucket is larger than ddp.bucket.cap, %s (%s)",
-                     cap ? cap->text : "25MB", resolve_place(r, cap));
+                     cap && strcmp(cap->text, TUNE_WORD) ? cap->text : BUCKET_STANDARD, resolve_place(r, cap));
         return ERR_NONE;
     }
     b->first = b->cap;
@@ -59,6 +116,7 @@ static enum error check_buckets(struct resolve *r) {
 enum error resolve_buckets(struct resolve *r) {
     struct sharing *s = &r->c->sharing;
     TRY(check_buckets(r));
+    tuning_check(r);
     if (s->cut.cap) return ERR_NONE; /* by the mode */
     s->cut.first = s->in_one ? INT64_MAX : r->c->ddp.bucket.first;
     s->cut.cap = s->in_one ? INT64_MAX : r->c->ddp.bucket.cap;

@@ -416,12 +416,24 @@ static void check_metrics(struct resolve *r) {
                      resolve_place(r, every));
 }
 
+/* names: of algorithms. */
+static enum error check_algorithm(struct resolve *r, const char *const *names) {
+    int n = 0;
+    if (!r->c->comm.algorithm || plugin_is_path(r->c->comm.algorithm)) return ERR_NONE;
+    while (names[n]) n++;
+    const char **all = pool_alloc(r->pool, (size_t)(n + 2) * sizeof *all);
+    if (!all) return ERR_MEMORY;
+    memcpy(all, names, (size_t)n * sizeof *all);
+    all[n] = TUNE_WORD;
+    resolve_check_name(r, "comm.algorithm", all, "auto", NULL);
+    return ERR_NONE;
+}
+
 enum error run_resolve(struct run_settings *s, const struct run_ask *ask, struct config_errors *e) {
     struct resolve r = {&s->config, s->tree, s->pool, e};
     s->mode = resolve_mode(&r, ask->modes);
     TRY(resolve_plugins(&r));
-    if (!s->config.comm.algorithm || !plugin_is_path(s->config.comm.algorithm))
-        resolve_check_name(&r, "comm.algorithm", ask->algorithms, "auto", NULL);
+    TRY(check_algorithm(&r, ask->algorithms));
     check_run_name(&r);
     check_log_dir(&r);
     check_dashboard(&r);

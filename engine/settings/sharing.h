@@ -55,6 +55,10 @@ struct cutting {
     bool anywhere;      /* cuts lie at blocks of the norm; else at the ends of parameters */
 };
 
+/* What a run may choose by the time of its own first steps (train/tuning.c): ddp.bucket, comm.algorithm. */
+enum tunable { TUNABLE_BUCKET, TUNABLE_ALGORITHM, TUNABLES };
+extern const char *const tunable_keys[TUNABLES];
+
 struct share_row; /* of modes/share */
 struct sharing {
     enum place_kind place;
@@ -82,6 +86,7 @@ struct sharing {
     bool in_one;        /* there is one bucket, whatever the configuration says */
     struct cutting cut; /* of the arena in buckets */
     int64_t every;      /* steps between two meetings where ranks step alone; else 1 */
+    bool tunes[TUNABLES]; /* the key is 'tune'; its own value is then its default */
 };
 
 /* Whether weights come beside the layers before those that need them: what nothing runs beside ends with its step. */

@@ -109,6 +109,36 @@ static void json_pipeline(const struct stages_told *s, struct json *j) {
     json_close(j, '}');
 }
 
+static const char *const tuned_by_words[] = {[TUNED_ALONE] = "nothing to choose",
+                                             [TUNED_KEPT] = "kept",
+                                             [TUNED_OPEN] = "unfinished",
+                                             [TUNED_MEASURED] = "measured"};
+
+static void json_tuned(const struct tuned_told *t, const char *key, struct json *j) {
+    json_open(j, key, '{');
+    json_put(j, JSON_TEXT("chosen", t->name[t->chosen]), JSON_TEXT("default", t->name[0]),
+             JSON_TEXT("by", tuned_by_words[t->by]), JSON_INT("steps", t->steps));
+    if (t->ms) json_open(j, "step_ms", '{');
+    for (int i = 0; t->ms && i < t->n; i++) json_real(j, t->name[i], t->ms[i]);
+    if (t->ms) json_close(j, '}');
+    json_close(j, '}');
+}
+
+static void print_tuned(const struct tuned_told *t, const char *key, FILE *f) {
+    const char *chosen = t->name[t->chosen];
+    fprintf(f, "tuned       %s %s", key, chosen);
+    if (t->by == TUNED_ALONE) fprintf(f, ": there was nothing to choose\n");
+    if (t->by == TUNED_KEPT) fprintf(f, ", as an earlier part of the run has chosen\n");
+    if (t->by == TUNED_OPEN) fprintf(f, ", the default: the run ended before all was tried\n");
+    if (t->by != TUNED_MEASURED) return;
+    fprintf(f,
+            t->chosen ? ", by %lld steps (ms a step:"
+                      : ", the default: nothing was clearly faster in %lld steps (ms a step:",
+            (long long)t->steps);
+    for (int i = 0; i < t->n; i++) fprintf(f, "%s %s %.2f", i ? "," : "", t->name[i], t->ms[i]);
+    fputs(")\n", f);
+}
+
 static void json_skipped(const struct summary *s, struct json *j) {
     enum { NAMED = 100 };
     int64_t count = 0;
@@ -182,6 +212,11 @@ enum error summary_json(const struct summary *s, struct json *j) {
     if (s->planted) json_string(j, "inject", s->planted);
     if (s->stale.of) json_staleness(&s->stale, j);
     if (s->pipeline.stages) json_pipeline(&s->pipeline, j);
+    bool tuned = s->tuned[TUNABLE_BUCKET].by || s->tuned[TUNABLE_ALGORITHM].by;
+    if (tuned) json_open(j, "tuned", '{');
+    for (int i = 0; i < TUNABLES; i++)
+        if (s->tuned[i].by) json_tuned(&s->tuned[i], tunable_keys[i], j);
+    if (tuned) json_close(j, '}');
     json_list(j, "peak_rss_bytes", s->rss, s->processes);
     json_list(j, "optimizer_bytes", s->state, s->ranks);
     json_open(j, "held_bytes", '{');
@@ -326,6 +361,8 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
             "stages      %d waited for each other in %.1f %% of their steps' time; the bubble of %lld micro-batches "
             "is %.1f %%\n",
             s->pipeline.stages, s->pipeline.waited * 100, (long long)s->pipeline.passes, s->pipeline.bubble * 100);
+    for (int i = 0; i < TUNABLES; i++)
+        if (s->tuned[i].by) print_tuned(&s->tuned[i], tunable_keys[i], f);
     fprintf(f, "weights sha256  %s\n", s->weights);
     if (*s->average) fprintf(f, "ema     sha256  %s\n", s->average);
     fprintf(f, "losses  sha256  %s\nrun             %s\n", s->losses, s->run_dir);

@@ -4,6 +4,7 @@
 #include "engine/base/json.h"
 #include "engine/base/limits.h"
 #include "engine/settings/held.h"
+#include "engine/settings/sharing.h"
 #include "engine/tell/sink.h"
 
 struct job;
@@ -34,6 +35,15 @@ void metrics_close(struct metrics *m);
 
 struct moved { /* bytes to and from other ranks, of each */
     double *sent, *received;
+};
+/* How a choice by the run's own first steps (sharing.tunes) was made. */
+enum tuned_by { TUNED_BY_NOTHING /* none is asked for */, TUNED_ALONE, TUNED_KEPT, TUNED_OPEN, TUNED_MEASURED };
+struct tuned_told {
+    enum tuned_by by; /* ALONE: there was one choice; KEPT: an earlier part of the run; OPEN: not all steps came */
+    const char *const *name; /* (n), of the choices; the first is the default */
+    const double *ms;        /* (n), of a step: the median of its rounds; NULL: not measured */
+    int n, chosen;
+    int64_t steps; /* that it took */
 };
 struct summary { /* what the end of a run says */
     const char *mode, *run_dir, *run_id;
@@ -88,6 +98,7 @@ struct summary { /* what the end of a run says */
         double bubble;      /* the share of a step in which a stage waits, if all take as long */
         double waited;      /* that in which they did wait for each other */
     } pipeline;
+    struct tuned_told tuned[TUNABLES];
     char weights[SHA256_TEXT], losses[SHA256_TEXT];
     char average[SHA256_TEXT]; /* of the weights (ema); "": there is none */
 };

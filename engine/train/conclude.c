@@ -149,6 +149,7 @@ enum error run_conclude(struct run *r) {
     if (*inject_text(c, planted)) s.planted = planted;
     if (c->sharing.plan.by_turns) s.stale.of = c;
     if (c->sharing.stages > 1) tell_stages(t, &s.pipeline);
+    TRY(tuning_tell(r, &s));
     tracing_finish(t);
     TRY(trainer_share_average(t));
     TRY(summary_gather(r, &s)); /* all have written what they have recorded */

@@ -93,6 +93,7 @@ void tracing_close(struct trainer *t);
 /* Before a step begins, and when it has ended. Collective at the first step of the range. */
 MUST_CHECK enum error tracing_step_begin(struct trainer *t);
 void tracing_step_end(struct trainer *t, int64_t began);
+bool tracing_has(const struct trainer *t, int64_t step); /* whether the range has it, on every rank the same */
 /* No more steps: what has been recorded is written, if it is not yet. */
 void tracing_finish(struct trainer *t);
 /* Rank 0, when all ranks have written: merges. Of how many ranks there is a trace.json now. */

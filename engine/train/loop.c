@@ -94,13 +94,12 @@ enum error run_carried(const struct run *r, struct carried *out) {
     return ERR_NONE;
 }
 
-static enum error begin_pause(const struct run *r, struct pause *out) {
+enum error run_pause(const struct run *r, struct pause *out) {
     out->began = clock_ns();
     return run_carried(r, &out->before);
 }
 
-/* What has been since then is no step's. */
-static enum error pass_over(struct run *r, const struct pause *p, int64_t *now) {
+enum error run_pass_over(struct run *r, const struct pause *p, int64_t *now) {
     struct carried after;
     TRY(run_carried(r, &after));
     *now = clock_ns();
@@ -112,7 +111,7 @@ static enum error pass_over(struct run *r, const struct pause *p, int64_t *now) 
 
 static enum error end_pause(struct run *r, enum trace_kind kind, const struct pause *p) {
     int64_t now;
-    TRY(pass_over(r, p, &now));
+    TRY(run_pass_over(r, p, &now));
     if (r->t->trace) trace_span(r->t->trace, kind, TRACE_COMPUTE, p->began, now);
     return ERR_NONE;
 }
@@ -140,11 +139,11 @@ static enum error step_learn(struct run *r, int64_t step, const struct step_sums
 static enum error end_early(struct run *r) {
     struct trainer *t = r->t;
     struct pause pause;
-    TRY(begin_pause(r, &pause));
+    TRY(run_pause(r, &pause));
     const int own = stop_signal();
     double asked[] = {own != 0, own == SIGINT};
     TRY(r->step->sum(t->mode, asked, 2));
-    TRY(pass_over(r, &pause, &(int64_t){0}));
+    TRY(run_pass_over(r, &pause, &(int64_t){0}));
     r->stopped = asked[0] > 0;
     r->timed_out = !r->stopped;
     if (r->stopped) stop_with_others(asked[1] < asked[0] ? SIGTERM : SIGINT);
@@ -158,6 +157,7 @@ static enum error step_take(struct run *r) {
     TRY(tracing_step_begin(t));
     int64_t begin = t->began = clock_ns(), before[PHASES];
     memcpy(before, t->phase_ns, sizeof before);
+    tuning_step_begin(r);
     device_note(t->device, "training", t->at.step);
     r->settled = true;
     TRY(rescue_begin_step(t));
@@ -179,6 +179,7 @@ static enum error step_take(struct run *r) {
     for (int64_t i = 0; i < known->count; i++)
         TRY(step_learn(r, t->at.step - known->count + 1 + i, &known->of[i], r->waiting ? &r->waiting[i] : NULL));
     if (known->count) r->nwaiting = 0;
+    TRY(tuning_step_end(r, took));
     return r->ending ? end_early(r) : ERR_NONE;
 }
 
@@ -207,7 +208,7 @@ enum error run_evaluate(struct run *r) {
     struct trainer *t = r->t;
     char text[VAL_TEXT];
     struct pause pause;
-    TRY(begin_pause(r, &pause));
+    TRY(run_pause(r, &pause));
     trainer_note(t, "evaluation");
     TRY(r->step->share_buffers(t->mode));
     TRY(trainer_evaluate(t, t->feed.val, &r->val));
@@ -231,7 +232,7 @@ static enum error collect_state(struct run *r) {
 enum error run_save(struct run *r, bool best) {
     struct trainer *t = r->t;
     struct pause pause;
-    TRY(begin_pause(r, &pause));
+    TRY(run_pause(r, &pause));
     trainer_note(t, "saving a checkpoint");
     TRY(r->step->share_buffers(t->mode));
     TRY(trainer_share_average(t));
@@ -392,6 +393,7 @@ static enum error open_outputs(struct run *r) {
 
 static enum error run_steps_and_end(struct run *r) {
     TRY(open_outputs(r));
+    TRY(tuning_open(r));
     r->started = clock_ns();
     TRY(run_carried(r, &r->start));
     TRY(run_steps(r));
@@ -430,6 +432,7 @@ enum error trainer_run(const struct job *job, int rank, const struct place *plac
     saver_close(r.saver);
     metrics_close(r.metrics);
     free(r.waiting);
+    tuning_close(r.tuning);
     trainer_close(t);
     log_set_prefix("");
     free(t);

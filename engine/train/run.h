@@ -11,6 +11,7 @@ struct pause { /* what lies between steps: evaluation and saving */
     int64_t began;
     struct carried before;
 };
+struct tuning;
 struct run {
     struct trainer *t;
     const struct step_ops *step;
@@ -32,9 +33,13 @@ struct run {
     int64_t nwaiting;            /* behind */
     int64_t started, step_ns, paused_ns;
     struct carried start, paused; /* start: before the first step */
+    struct tuning *tuning;        /* NULL: there is none */
 };
 /* loop.c */
 MUST_CHECK enum error run_carried(const struct run *r, struct carried *out);
+/* What is between these two belongs to no step. */
+MUST_CHECK enum error run_pause(const struct run *r, struct pause *out);
+MUST_CHECK enum error run_pass_over(struct run *r, const struct pause *p, int64_t *now);
 MUST_CHECK enum error run_evaluate(struct run *r);
 MUST_CHECK enum error run_save(struct run *r, bool best);
 bool run_is_better(const struct run *r); /* than what has been seen, by checkpoint.best's metric */
@@ -44,3 +49,14 @@ MUST_CHECK enum error rescue_begin_step(struct trainer *t);
 void rescue_save(struct run *r);
 /* conclude.c: the last evaluation and checkpoint, and the summary. */
 MUST_CHECK enum error run_conclude(struct run *r);
+
+/* ---- tuning.c: what sharing.tunes is chosen by the time of the run's own first steps ---- */
+/* Collective, before the first step, when rank 0 has its outputs. */
+MUST_CHECK enum error tuning_open(struct run *r);
+void tuning_close(struct tuning *t); /* NULL is fine */
+void tuning_step_begin(struct run *r);
+MUST_CHECK enum error tuning_step_end(struct run *r, int64_t ns); /* the step took so long on this rank */
+struct summary;
+MUST_CHECK enum error tuning_tell(const struct run *r, struct summary *s);
+/* Which of n choices is taken, by the ms of each in each round, (rounds, n); the first is the default. */
+int tuning_choose(const double *ms, int rounds, int n);

@@ -42,9 +42,10 @@ static void count_events(const struct trainer *t, int64_t events[TRACE_WRITERS])
     struct graph_info info;
     if (sees_layers(t)) graph_info(t->graph, &info), layers = info.ops;
     int64_t passes = t->config->sync_batchnorm ? 6 : t->config->recompute != 1 ? 3 : 2;
-    events[2] = 16 + (2 + 4 * pieces) * t->standing.ncuts; /* each waited for, too */
-    events[0] = 64 + pieces * (12 + passes * layers) + t->model->nparams + 8 * (t->standing.ncuts + served) + events[2];
-    events[1] = 16 + 4 * (t->standing.ncuts + served + pieces);
+    events[2] = 16 + (2 + 4 * pieces) * t->standing.cuts_most; /* each waited for, too */
+    events[0] =
+        64 + pieces * (12 + passes * layers) + t->model->nparams + 8 * (t->standing.cuts_most + served) + events[2];
+    events[1] = 16 + 4 * (t->standing.cuts_most + served + pieces);
 }
 
 /* False: it is too late, or too early for this run. */
@@ -186,6 +187,10 @@ enum error tracing_step_begin(struct trainer *t) {
     trace_step(t->trace, step);
     if (trace_is_on(t->trace) && sees_layers(t)) graph_watch(t->graph, on_layer, t);
     return ERR_NONE;
+}
+
+bool tracing_has(const struct trainer *t, int64_t step) {
+    return t->tracing && step >= t->tracing->first && step <= t->tracing->last;
 }
 
 void tracing_step_end(struct trainer *t, int64_t began) {

@@ -51,8 +51,8 @@ struct standing {               /* of a rank among the others, and what that ask
     const struct model_part *part;
     const struct graph_ends *ends;
     int64_t ahead;
-    const int64_t *cuts; /* of the arena, the mode's: where it waits for gradients; see graph_cuts */
-    int ncuts;
+    const int64_t *cuts;  /* of the arena, the mode's: where it waits for gradients; see graph_cuts */
+    int ncuts, cuts_most; /* most: at any time of the run */
 };
 struct lag {        /* of a device that is slow on purpose */
     double by;      /* of this step; 0: it is as fast as it is */

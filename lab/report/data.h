@@ -138,6 +138,9 @@ const char *report_best(struct report *r, const struct run_result *run);
 /* The question in words, and the pictures that carry the answer, at the end of the section. */
 MUST_CHECK enum error report_lead(struct report *r, struct report_section *s, const struct report_data *d);
 
+/* The curves by which runs have chosen what is 'tune', at the end of the section. */
+MUST_CHECK enum error report_chosen(struct report *r, struct report_section *s, const struct report_data *d);
+
 /* Amdahl, Gustafson, Karp and Flatt: a table and what it says, at the end of the section. */
 MUST_CHECK enum error report_laws(struct report *r, struct report_section *s, const struct report_data *d);
 

@@ -119,6 +119,7 @@ enum error report_phases(struct report *r, const struct report_data *d) {
         report_paragraph(s, "Exposed communication is the part that computation waits for; hidden communication runs "
                             "during backward and is not in the bars.");
     time_say_imbalance(r, s, d);
+    TRY(report_chosen(r, s, d));
     return many ? time_hidden_table(r, s, d) : ERR_NONE;
 }
 

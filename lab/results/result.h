@@ -38,9 +38,10 @@ struct run_result {
     int64_t first_step;
     double train_loss; /* NaN: not measured, as are metrics of validation: val_loss, val_accuracy, ... */
     VAL_MEMBERS(RESULT_VAL_MEMBER, val_of);
-    double train_s;       /* that all steps took; NaN: an older run */
-    const char *patience; /* the metric of train.patience, and the evaluations since it */
-    int64_t waits;        /* improved; "": there was none */
+    double train_s;                 /* that all steps took; NaN: an older run */
+    const char *patience;           /* the metric of train.patience, and the evaluations since it */
+    int64_t waits;                  /* improved; "": there was none */
+    const struct json_value *tuned; /* what its first steps have chosen: an object of each key; NULL: nothing */
     double p50_ms, p95_ms, samples_per_s;
     double time_s[RESULT_TIMES];
     int ranks, processes;

@@ -122,6 +122,13 @@ static void refuses_what_it_does_not_know(void **state) {
     c.ddp.sync.state = SYNC_AVERAGE;
     assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);
     assert_non_null(strstr(error_hint(), "ddp.sync.state=local"));
+    for (int i = 0; i < TUNABLES; i++) { /* nobody knows what a run will choose */
+        static const char *const without[TUNABLES] = {"ddp.bucket.cap=25MB", "comm.algorithm=auto"};
+        c = config_of(&share_all_reduce, 2);
+        c.sharing.tunes[i] = true;
+        assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);
+        assert_non_null(strstr(error_hint(), without[i]));
+    }
     c = config_of(&share_all_reduce, 2);
     c.comm.emulate.as.bandwidth = 0;
     assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);

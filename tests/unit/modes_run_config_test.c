@@ -136,6 +136,12 @@ static void decisions(void **state) {
     c = load_good(f, "ddp: 64KB\n", NULL); /* the first bucket is never larger than the others */
     assert_int_equal(c->ddp.bucket.cap, 65536);
     assert_int_equal(c->ddp.bucket.first, 65536);
+    c = load_good(f, "devices: cpu:2\nddp: {bucket: tune}\ncomm: tune\n", NULL); /* begins as without */
+    assert_true(c->sharing.tunes[TUNABLE_BUCKET] && c->sharing.tunes[TUNABLE_ALGORITHM]);
+    assert_true(c->ddp.bucket.first == 1 << 20 && c->sharing.cut.cap == 25 << 20);
+    assert_string_equal(c->comm.algorithm, "auto");
+    c = load_good(f, "mode: single\ndevices: cpu:1\nddp: {bucket: tune}\n", NULL);
+    assert_true(c->sharing.tunes[TUNABLE_BUCKET] && !c->sharing.tunes[TUNABLE_ALGORITHM]);
     c = load_good(f, "ddp: {bucket: 0}\n", NULL);
     assert_true(c->ddp.bucket.first == 0 && c->ddp.bucket.cap == 0);
     c = load_good(f, "ddp: {bucket: {first: 2MB, cap: flat}}\n", NULL);
@@ -351,7 +357,7 @@ static const struct {
      "\"off\""},
     {"ddp: {overlap: yes}", NULL, "c.yaml:1:16: error: 'ddp.overlap' must be true or false, got \"yes\""},
     {"ddp: {bucket: 25 MB}", NULL,
-     "c.yaml:1:15: error: 'ddp.bucket' must be flat or a size such as 64KB or 25MB, got \"25 MB\""},
+     "c.yaml:1:15: error: 'ddp.bucket' must be tune or flat or a size such as 64KB or 25MB, got \"25 MB\""},
     {"comm: {timeout: 1 min}", NULL,
      "c.yaml:1:17: error: 'comm.timeout' must be a time such as 250ms, 10s or 2m, got \"1 min\""},
     {"loss: cross-entropy", NULL,
@@ -405,7 +411,7 @@ static const struct {
     /* names of registries */
     {"mode: pd", NULL, "c.yaml:1:7: error: 'mode' must be one of single, dp, ddp, ps, fsdp, pipeline, got \"pd\""},
     {"comm: rign", NULL,
-     "c.yaml:1:7: error: 'comm.algorithm' must be one of auto, ring, direct, star, tree, got \"rign\""},
+     "c.yaml:1:7: error: 'comm.algorithm' must be one of auto, ring, direct, star, tree, tune, got \"rign\""},
     {"devices: tpu", NULL, "c.yaml:1:10: error: unknown device kind 'tpu' (there are cpu, ref, cuda)"},
     {"devices: gpu:2", NULL, "c.yaml:1:10: error: unknown device kind 'gpu' (there are cpu, ref, cuda)"},
     {"devices: cpu:0", NULL,
@@ -523,6 +529,23 @@ static const struct {
      "c.yaml:1:23: error: the first bucket is larger than ddp.bucket.cap, 1MB (set at 1:33)"},
     {"ddp: {bucket: {first: 26MB}}", NULL,
      "c.yaml:1:23: error: the first bucket is larger than ddp.bucket.cap, 25MB (by default)"},
+    {"ddp: {bucket: {first: 26MB, cap: tune}}", NULL,
+     "c.yaml:1:23: error: the first bucket is larger than ddp.bucket.cap, 25MB (set at 1:34)"},
+    /* what is chosen by time must not change a bit */
+    {"devices: cpu:2\nddp: {bucket: tune, sync: 4}", NULL,
+     "c.yaml:2:15: error: steps without an exchange show no difference, and devices meet only now and then (set at "
+     "2:27)"},
+    {"devices: cpu:2\noptimizer: {shard: true}\nddp: {bucket: tune}", NULL,
+     "c.yaml:3:15: error: 'tune' is for devices that all make the same update, but here each updates a slice"},
+    {"devices: cpu:2\nddp: {bucket: tune}\ncomm: {compress: int8}", NULL,
+     "c.yaml:2:15: error: compressed gradients depend on their buckets, which 'tune' would choose by time"},
+    {"devices: cpu:2\nddp: {bucket: tune}\ncomm: {order: ring}", NULL,
+     "c.yaml:2:15: error: order 'ring' (set at 3:15) adds by bucket, so that weights would depend on what 'tune' "
+     "finds"},
+    {"mode: pipeline\ndevices: cpu:2\nddp: {bucket: tune}", NULL,
+     "c.yaml:3:15: error: 'tune' is for gradients that all devices add up, but mode is 'pipeline' (set at 1:7)"},
+    {"mode: dp\ndevices: cpu:2\ncomm: tune", NULL,
+     "c.yaml:3:7: error: 'tune' is for all-reduces, but in mode 'dp' (set at 1:7) a server adds"},
     {"eval: off\ncheckpoint: {best: val.loss}", NULL,
      "c.yaml:2:20: error: 'checkpoint.best' needs validation, but 'eval' is off (set at 1:7)"},
     {"checkpoint: {best: val.loss, every: off}", NULL,

@@ -104,6 +104,8 @@ static void every_algorithm_and_server(void **state) {
         {"mode=ddp", "devices=cpu:3", "comm.link=tcp", "comm.algorithm=auto"},
         {"mode=ddp", "devices=cpu:3", "comm.link=hosts", "comm.algorithm=star"},
         {"mode=ddp", "devices=cpu:3", "comm.emulate={bandwidth: 10Gbit, latency: 20us}", "ddp.overlap=false"},
+        {"mode=ddp", "devices=cpu:4",
+         "comm.emulate={up: 1Gbit, jitter: 100us, links: [{ranks: 0-1, to: 3, latency: 1ms}]}", "comm.algorithm=auto"},
         {"mode=ddp", "devices=cpu:7", "comm.link=tcp", "comm.algorithm=tree"},
         {"mode=ddp", "devices=cpu:3", "optimizer.shard=true", "comm.link=tcp"},
         {"mode=ps", "devices=cpu:1", "ps=1", "comm.algorithm=auto"},

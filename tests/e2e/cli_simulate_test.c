@@ -200,6 +200,29 @@ static void replays_stages(void **state) {
     assert_says(p.err, "16 stages, but model");
 }
 
+/* Of a ring whose links are described one by one the slowest one decides: it passes 2 (N - 1) messages of K / N. */
+static void links_are_read_from_a_file(void **state) {
+    const char *path = scratch_path("links.yaml"), *set = pool_printf(pool, "comm.emulate=%s", path);
+    (void)state;
+    save_text(path, "bandwidth: 100Mbit\nlatency: 1ms\nlinks: [{ranks: 0, to: 3, bandwidth: 8Mbit}]\n");
+    program_run(&p, 20, "simulate", run_dir, "--mode", "ddp", "--algorithm", "ring", "--overlap", "off", "--buckets",
+                "100MB", "--set", "mode=dp", "--set", "devices=cpu:4", "--set", set, "--json", NULL);
+    if (p.code != 0) fail_msg("%s", p.err);
+    const struct json_value *root = program_json(&p, pool), *m = json_get(root, "measured"), *r = rows_of(root, 1);
+    double seconds = 1e-3 + 6 * number(m, "gradient_bytes") / 4 / 1e6;
+    assert_true(number(r, "devices") == 4);
+    assert_true(fabs(number(r, "comm_exposed_s") / seconds - 1) < 0.01);
+    assert_true(fabs(number(r, "formula_s") / number(r, "step_s") - 1) < 0.05);
+    program_run(&p, 20, "simulate", run_dir, "--set", "mode=dp", "--set", "devices=cpu:4", "--set", set, "--devices",
+                "2", NULL);
+    assert_int_equal(p.code, 64);
+    assert_says(p.err, "comm.emulate.links is about ranks that 2 devices do not have");
+    program_run(&p, 20, "simulate", run_dir, "--set", "mode=dp", "--set", "devices=cpu:4", "--set", set, "--per-host",
+                "2", NULL);
+    assert_int_equal(p.code, 64);
+    assert_says(p.err, "--per-host and --per-rack are of hosts that are alike");
+}
+
 static void says_what_is_wrong(void **state) {
     (void)state;
     static const char *const wrong[][3] = {{"--devices", "0", "--devices is numbers from 1 to 4096"},
@@ -255,6 +278,7 @@ int main(void) {
         cmocka_unit_test(a_configuration_is_measured_first),
         cmocka_unit_test(a_bench_tells_the_port),
         cmocka_unit_test(replays_stages),
+        cmocka_unit_test(links_are_read_from_a_file),
         cmocka_unit_test(says_what_is_wrong),
     };
     return cmocka_run_group_tests(tests, train_once, forget);

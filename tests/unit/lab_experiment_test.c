@@ -252,6 +252,8 @@ static void metrics_of_values_and_text_are_compared(void **state) {
     run.step = step, run.val = val, run.val_r2 = 0.5;
     assert_true(measure_of(&x.measure[0], &run, 0) == 0.5);
     assert_true(measure_of(&x.measure[3], &run, 0) == 3);
+    run.time_s[PHASE_COMM] = 3, run.time_s[RESULT_COMM_HIDDEN] = 5, run.time_s[RESULT_TOTAL] = 12;
+    assert_true(measure_of(measure_find("computing", 9), &run, 0) == 0.75);
     experiment_close(&x);
 }
 

@@ -145,7 +145,9 @@ static enum error rank_open(struct net *n, int rank, struct link **out) {
                             .describe = describe,
                             .disagree = disagree};
     TRY(link_find("thread")->open(&p, out));
-    return link_emulate(*out, &n->as);
+    enum error err = link_emulate(*out, &n->as);
+    if (err) (*out)->ops->close(*out);
+    return err;
 }
 
 static enum error rank_main(void *user, int rank) {

@@ -433,6 +433,13 @@ enum error group_recv(struct group *g, struct dispatch how, void *buf, int64_t c
     return group_start(g, how, &c);
 }
 
+enum error group_swap(struct group *g, struct dispatch how, const void *send, void *recv, int64_t count, enum dtype t,
+                      int peer) {
+    struct collective c = call_whole(KIND_RECV, recv, count, t, peer);
+    c.send = send;
+    return group_start(g, how, &c);
+}
+
 static enum error message_check(struct group *g, const struct group_message *m, int lane, struct collective *c) {
     *c = call_whole(lane == LANE_IN ? KIND_RECV : KIND_SEND, m->buf, m->count, m->type, m->peer);
     c->lane = lane;

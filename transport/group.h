@@ -135,6 +135,9 @@ MUST_CHECK enum error group_send(struct group *g, struct dispatch how, const voi
                                  int peer);
 MUST_CHECK enum error group_recv(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t,
                                  int peer);
+/* Both at once with one peer, which makes the same call; the buffers do not overlap. */
+MUST_CHECK enum error group_swap(struct group *g, struct dispatch how, const void *send, void *recv, int64_t count,
+                                 enum dtype t, int peer);
 /* Messages, where params.mail is set: beside the calls, and in no order with them. A post waits for no receive: what comes
  * before it is asked for is kept in the receiver's memory. A message is received by rank (or GROUP_ANY) and tag, and those
  * of one rank and one tag in the order in which they were posted. Both ends give the same type and count. Up to

@@ -158,7 +158,7 @@ static double move_cost(enum move_by by, enum scheme s, const struct ground *g, 
     case MOVE_ALL_GATHER:
         return gather;
     case MOVE_NEIGHBOUR:
-        return 2 * (t.alpha + bytes * t.beta);
+        return t.alpha + bytes * t.beta;
     default:
         return cost_share(s, g, bytes);
     }

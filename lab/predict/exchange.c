@@ -272,15 +272,14 @@ enum error exchange_all_gather(struct exchange *e, double bytes) {
 }
 
 void exchange_neighbours(struct exchange *e, int64_t meeting, double bytes) {
-    for (int way = 0; way < 2; way++) {
-        int n = 0, size = e->size;
-        for (int one = (int)(meeting % 2); one < size; one += 2) {
-            int two = (one + 1) % size, low = one < two ? one : two, high = one < two ? two : one;
-            if (two == 0 && size % 2) continue; /* of an odd number one has no neighbour */
-            e->round[n++] = way ? (struct message){high, low, bytes, 0} : (struct message){low, high, bytes, 0};
-        }
-        exchange_round(e, n, false);
+    int n = 0, size = e->size;
+    for (int one = (int)(meeting % 2); one < size; one += 2) {
+        int two = (one + 1) % size;
+        if (two == 0 && size % 2) continue; /* of an odd number one has no neighbour */
+        e->round[n++] = (struct message){one, two, bytes, 0};
+        e->round[n++] = (struct message){two, one, bytes, 0};
     }
+    exchange_round(e, n, false);
 }
 
 static enum error exchange_ring(struct exchange *e, double bytes) {

@@ -5,8 +5,8 @@
  *   meeting 1    5-0  1-2  3-4
  *
  * so what one rank has learned reaches the others in W/2 meetings, weaker each time. Of an odd number of ranks one has
- * no neighbour in a meeting. A rank sends and receives K bytes in a meeting, one after the other, however many ranks
- * there are; an all-reduce takes 2(W-1)/W K. Both of a pair add the same two numbers, so both have the same bits.
+ * no neighbour in a meeting. A rank sends and receives K bytes in a meeting, at once, however many ranks there are; an
+ * all-reduce takes 2(W-1)/W K each way. Both of a pair add the same two numbers, so both have the same bits.
  *
  * All ranks take the mean of all wherever they have to have the same weights (trainer_meets). The sums of the steps
  * (24 k bytes) go to all ranks in each meeting, so that the losses of the whole batch are known. The rest is as in
@@ -20,15 +20,12 @@ static int neighbour_of(int rank, int ranks, int64_t meeting) {
     return other < 0 || other >= ranks ? rank : other;
 }
 
-/* The mean of two ranks' weights: the lower rank sends first. */
 enum error neighbour_mean(struct mode *m, const struct span *span) {
     int me = m->t->rank, other = neighbour_of(me, m->standing->ranks, m->t->at.step / m->how->every);
     int64_t n = span->end - span->begin;
     float *mine = span->arena + span->begin;
     if (other == me) return ERR_NONE;
-    if (me < other) TRY(group_send(m->team.group, GROUP_INLINE, mine, n, DTYPE_F32, other));
-    TRY(group_recv(m->team.group, GROUP_INLINE, m->spare, n, DTYPE_F32, other));
-    if (me > other) TRY(group_send(m->team.group, GROUP_INLINE, mine, n, DTYPE_F32, other));
+    TRY(group_swap(m->team.group, GROUP_INLINE, mine, m->spare, n, DTYPE_F32, other));
     for (int64_t i = 0; i < n; i++) mine[i] = (mine[i] + m->spare[i]) * 0.5f;
     return ERR_NONE;
 }

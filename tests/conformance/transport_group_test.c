@@ -242,6 +242,37 @@ static void send_at_once(struct rank *r) {
     free(theirs);
 }
 
+/* Pairs of four ranks, each of which would wait for ever if it sent first. */
+static void swap_at_once(struct rank *r) {
+    static const int64_t lengths[] = {0, 1, 1000, 1 << 20};
+    int peer = r->index ^ 1;
+    for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++)
+        for (int lane = LANE_INLINE; lane <= LANE_COMM; lane++) {
+            int64_t n = lengths[k];
+            int32_t *mine = calloc((size_t)n + 1, sizeof *mine), *theirs = calloc((size_t)n + 1, sizeof *theirs);
+            struct work *w = NULL;
+            for (int64_t i = 0; i < n; i++) mine[i] = (int32_t)(1000003 * i + r->index);
+            theirs[n] = 77;
+            enum error err = group_swap(r->group, GROUP_ON(lane, lane ? &w : NULL), mine, theirs, n, DTYPE_I32, peer);
+            if (!err && w) err = work_wait(w);
+            check(!err, "%s", error_message());
+            for (int64_t i = 0; i < n; i++)
+                check(theirs[i] == mine[i] - r->index + peer, "element %lld of %lld", (long long)i, (long long)n);
+            check(theirs[n] == 77, "what lies after %lld elements", (long long)n);
+            free(mine);
+            free(theirs);
+        }
+}
+
+static void peers_swap(void **state) {
+    int links;
+    const struct link_ops *const *link = link_kinds(&links);
+    (void)state;
+    for (int l = 0; l < links; l++)
+        if (!link[l]->row->launched)
+            run_ranks((struct ranks){.world = 4, .link = link[l]->row->name, .fn = swap_at_once}, NULL);
+}
+
 /* A receive takes what is sent on its own lane, and a send of much may wait for its receive: such calls end at the
  * deadline, with words that name the lane. */
 static void messages_that_never_meet(void **state) {
@@ -323,6 +354,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(leaves),
         cmocka_unit_test(bytes_of_leaves),
         cmocka_unit_test(leaves_that_are_refused),
+        cmocka_unit_test(peers_swap),
         cmocka_unit_test(messages_that_never_meet),
         cmocka_unit_test(processes),
         cmocka_unit_test(conformance),

@@ -81,7 +81,7 @@ struct collective {
     int64_t tag;             /* of a message (mail.c); the number of a meeting (plugged.c) */
     char *buf;
     const int64_t *part; /* of kinds with parts */
-    const char *send;    /* of all_to_all, and its parts; buf and part are what it receives */
+    const char *send;    /* of all_to_all, and its parts, and of a swap; buf and part are what it receives */
     const int64_t *send_part;
     struct call call;                /* what the peers check */
     bool there;                      /* buf or send lies on this rank's accelerator */

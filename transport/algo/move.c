@@ -35,6 +35,9 @@ static const struct algo_ops *move_algo(const struct collective *c) {
 enum error collective_move(struct collective *c) {
     const struct link_ops *ops = c->link->ops;
     if (c->kind == KIND_SEND) return collective_send(c, c->root, c->buf, c->sum.count);
+    if (c->kind == KIND_RECV && c->send)
+        return collective_exchange(c, (struct leg){c->root, (char *)(uintptr_t)c->send, c->sum.count, LAND_COPY},
+                                   (struct leg){c->root, c->buf, c->sum.count, LAND_COPY});
     if (c->kind == KIND_RECV) return collective_receive(c, c->root, c->buf, c->sum.count, LAND_COPY);
     if (collective_moves(c)) return move_run(move_algo(c), c);
     TRY(ops->meet(c->link, c->lane, &c->call, c->buf, c->at));

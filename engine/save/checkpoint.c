@@ -109,7 +109,7 @@ static bool tensor_may_be_extra(const char *name) {
 /* With or without it a run goes on: what it counts then begins anew. */
 static bool tensor_may_be_missing(const char *name) {
     return !strcmp(name, BEST_LOSS) || !strncmp(name, PATIENCE_PREFIX, strlen(PATIENCE_PREFIX)) ||
-           !strncmp(name, TARGET_PREFIX, strlen(TARGET_PREFIX));
+           !strncmp(name, TARGET_PREFIX, strlen(TARGET_PREFIX)) || !strncmp(name, OUTER_PREFIX, strlen(OUTER_PREFIX));
 }
 
 static bool tensor_equal(const struct st_tensor *a, const struct st_tensor *b) {

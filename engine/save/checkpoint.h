@@ -84,6 +84,7 @@ struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or
     struct device *device; /* in whose memory they may lie; NULL: the host's */
     float *values, *buffers;
     float *average; /* of the values (ema); NULL: there is none */
+    float *outer;   /* momentum of the outer step (ddp.sync.outer); NULL: there is none */
     int nslots;
     const char *const *slot_names;
     float *slots[2]; /* arenas of the optimizer state; NULL: what saver_state gave holds it */

@@ -49,7 +49,8 @@ char *step_path(const char *folder, int64_t step, struct pool *pool);
 /* Temporary folders begin with this; their owner holds a lock on them. */
 #define TEMPORARY_PREFIX ".tmp-"
 
-/* Tensors of FILE_STATE that a run may have and its checkpoint not, or the other way round. */
+/* Tensors that a run may have and its checkpoint not, or the other way round: of FILE_OPTIM, then of FILE_STATE. */
+#define OUTER_PREFIX "outer/"
 #define BEST_LOSS "best_loss"
 #define PATIENCE_PREFIX "patience."
 #define TARGET_PREFIX "until."

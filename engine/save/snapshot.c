@@ -13,8 +13,8 @@ struct snapshot {
     const struct model *model;
     int nslots;
     bool scaled;
-    const char *patience, *target;                         /* the names of their tensors; NULL: it is off */
-    float *values, *average, *buffers, *slots[SLOTS_MOST]; /* average: NULL where there is none */
+    const char *patience, *target;                                 /* the names of their tensors; NULL: it is off */
+    float *values, *average, *outer, *buffers, *slots[SLOTS_MOST]; /* average, outer: NULL where there is none */
     struct checkpoint_counters counters;
     struct st_tensor *tensors[CHECKPOINT_FILES];
     int count[CHECKPOINT_FILES];
@@ -39,15 +39,24 @@ static void list_model(struct snapshot *shot, float *values, struct st_tensor *t
     for (int i = 0; i < m->nbuffers; i++) *to++ = tensor_of(&m->buffers[i], m->buffers[i].name, shot->buffers);
 }
 
-static enum error list_optim(struct snapshot *shot, const char *const *slot_names, struct st_tensor *to) {
+static enum error list_slot(struct snapshot *shot, const char *before, float *arena, struct st_tensor *to) {
     const struct model *m = shot->model;
-    for (int s = 0; s < shot->nslots; s++)
-        for (int i = 0; i < m->nparams; i++) {
-            const char *name = pool_printf(shot->pool, "%s/%s", slot_names[s], m->params[i].name);
-            if (!name) return ERR_MEMORY;
-            *to++ = tensor_of(&m->params[i], name, shot->slots[s]);
-        }
+    for (int i = 0; i < m->nparams; i++) {
+        const char *name = pool_printf(shot->pool, "%s%s", before, m->params[i].name);
+        if (!name) return ERR_MEMORY;
+        to[i] = tensor_of(&m->params[i], name, arena);
+    }
     return ERR_NONE;
+}
+
+static enum error list_optim(struct snapshot *shot, const char *const *slot_names, struct st_tensor *to) {
+    int n = shot->model->nparams;
+    for (int s = 0; s < shot->nslots; s++) {
+        const char *before = pool_printf(shot->pool, "%s/", slot_names[s]);
+        if (!before) return ERR_MEMORY;
+        TRY(list_slot(shot, before, shot->slots[s], to + s * n));
+    }
+    return shot->outer ? list_slot(shot, OUTER_PREFIX, shot->outer, to + shot->nslots * n) : ERR_NONE;
 }
 
 static void list_state(struct snapshot *shot, struct st_tensor *to) {
@@ -82,7 +91,7 @@ static void list_state(struct snapshot *shot, struct st_tensor *to) {
 static enum error list_all(struct snapshot *shot, const char *const *slot_names) {
     const struct model *m = shot->model;
     shot->count[FILE_MODEL] = m->nparams + m->nbuffers;
-    shot->count[FILE_OPTIM] = m->nparams * shot->nslots;
+    shot->count[FILE_OPTIM] = m->nparams * (shot->nslots + (shot->outer != NULL));
     shot->count[FILE_STATE] =
         (shot->scaled ? STATE_SCALED : STATE_PLAIN) + (shot->patience != NULL) + (shot->target != NULL);
     shot->count[FILE_AVERAGE] = shot->average ? shot->count[FILE_MODEL] : 0;
@@ -97,15 +106,16 @@ static enum error list_all(struct snapshot *shot, const char *const *slot_names)
 }
 
 /* Arenas one after another; each begins aligned, since arenas are whole cache lines long. */
-static enum error snapshot_allocate(struct snapshot *shot, bool averaged) {
-    size_t arena = (size_t)align_floats(shot->model->arena_floats);
-    size_t floats = arena * (size_t)(1 + shot->nslots + averaged) + (size_t)shot->model->buffer_floats, bytes;
+static enum error snapshot_allocate(struct snapshot *shot, bool averaged, bool outer) {
+    size_t arena = (size_t)align_floats(shot->model->arena_floats), arenas = 1 + (size_t)shot->nslots;
+    size_t floats = arena * (arenas + averaged + outer) + (size_t)shot->model->buffer_floats, bytes;
     TRY(memory_size(floats, sizeof(float), "a checkpoint", &bytes));
     TRY(shot->near.alloc(shot->near.ctx, bytes, &shot->memory));
     shot->values = shot->memory;
     for (int s = 0; s < shot->nslots; s++) shot->slots[s] = shot->values + arena * (size_t)(s + 1);
-    if (averaged) shot->average = shot->values + arena * (size_t)(shot->nslots + 1);
-    shot->buffers = shot->values + arena * (size_t)(shot->nslots + 1 + averaged);
+    if (averaged) shot->average = shot->values + arena * arenas++;
+    if (outer) shot->outer = shot->values + arena * arenas++;
+    shot->buffers = shot->values + arena * arenas;
     return ERR_NONE;
 }
 
@@ -121,7 +131,7 @@ enum error snapshot_create(const struct checkpoint_view *v, struct snapshot **ou
         if (v->patience) shot->patience = pool_printf(pool, PATIENCE_PREFIX "%s", v->patience);
         if (v->target) shot->target = pool_printf(pool, TARGET_PREFIX "%s", v->target);
         bool named = !v->patience == !shot->patience && !v->target == !shot->target;
-        err = named ? snapshot_allocate(shot, v->average != NULL) : ERR_MEMORY;
+        err = named ? snapshot_allocate(shot, v->average != NULL, v->outer != NULL) : ERR_MEMORY;
         if (err == ERR_NONE) err = list_all(shot, v->slot_names);
     }
     if (err == ERR_NONE) {
@@ -159,6 +169,7 @@ static enum error give_arena(const struct checkpoint_view *v, float *to, const f
 enum error snapshot_take(struct snapshot *shot, const struct checkpoint_view *v) {
     TRY(take_arena(v, shot->values, v->values));
     if (shot->average) TRY(take_arena(v, shot->average, v->average));
+    if (shot->outer) TRY(take_arena(v, shot->outer, v->outer));
     TRY(take_floats(v->device, shot->buffers, v->buffers, shot->model->buffer_floats));
     for (int s = 0; s < shot->nslots; s++)
         if (v->slots[s]) TRY(take_arena(v, shot->slots[s], v->slots[s]));
@@ -174,6 +185,7 @@ enum error snapshot_give(const struct snapshot *shot, const struct checkpoint_vi
     TRY(give_arena(v, v->values, shot->values));
     TRY(give_floats(v->device, v->buffers, shot->buffers, shot->model->buffer_floats));
     if (shot->average && all) TRY(give_arena(v, v->average, shot->average));
+    if (shot->outer && all) TRY(give_arena(v, v->outer, shot->outer));
     for (int s = 0; s < shot->nslots && all; s++) TRY(give_arena(v, v->slots[s], shot->slots[s]));
     if (all) *v->counters = shot->counters;
     return device_wait(v->device); /* the snapshot is no longer read */

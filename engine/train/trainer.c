@@ -270,6 +270,7 @@ static enum error open_arenas(struct trainer *t) {
     if (t->config->sync_batchnorm) TRY(open_members(t));
     if (t->config->ema.decay > 0 && t->job->task == JOB_TRAIN)
         TRY(alloc_floats(&t->standing.allocator, n, &t->arena.average));
+    if (t->standing.outer && t->job->task == JOB_TRAIN) TRY(alloc_floats(&own, n, &t->arena.outer));
     return ERR_NONE;
 }
 
@@ -360,6 +361,7 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
                                   .values = t->arena.values,
                                   .buffers = t->arena.buffers,
                                   .average = t->arena.average,
+                                  .outer = t->arena.outer,
                                   .nslots = t->optim->nslots,
                                   .slot_names = t->optim->slot_names,
                                   .counters = &t->at,
@@ -433,6 +435,7 @@ void trainer_close(struct trainer *t) {
     close_members(t);
     for (int d = t->arena.leaving; d < GRAD_ARENAS; d++) device_free(t->device, t->arena.grads[d]);
     device_free(t->device, t->arena.buffers_before);
+    device_free(t->device, t->arena.outer);
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.average);
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.buffers);
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.grads[0]);

@@ -43,6 +43,7 @@ struct standing {               /* of a rank among the others, and what that ask
     struct allocator allocator; /* for what peers read: values, grads[0], buffers */
     bool subtrees;              /* what leaves are the subtrees of a rank's run of leaves, each by itself */
     bool owns_state;            /* this rank steps the optimizer, on its slices */
+    bool outer;                 /* it keeps a momentum of its own beside the optimizer's state: arenas.outer */
     const struct slice *slices; /* ascending, the mode's; NULL and owns_state: all is its slice */
     int nslices;
     const struct graph_source *source; /* of the weights, the mode's; NULL: they are there */
@@ -90,6 +91,7 @@ struct
     int64_t state_bytes;       /* of slots */
     float *average;            /* running mean of the values (ema), of this rank's slices; whole after
                                   mode->share_average; NULL: there is none */
+    float *outer;              /* of the whole arena, the same on all ranks after mode->start; NULL: there is none */
 };
 struct measured {     /* of the gradient, in the host's memory; zero where other ranks measure */
     double *partials; /* sums of squares, by block of the arena */

@@ -20,7 +20,11 @@
  *   theta = theta - lr * (d + momentum * b)
  *
  * as torch.optim.SGD with nesterov. Every rank has the same theta, b and w, and so computes the same; no byte more
- * travels. It keeps two more sets of weights.
+ * travels. It keeps two more sets of weights. A checkpoint is saved after a meeting, where theta are the weights, and has b.
+ *
+ * With comm.compress the weights stay where they are: each rank has its own d = theta - w, in the memory of the gradients,
+ * which have been used. These are added as gradients are (compressed.c), and their mean is the d above; without an outer
+ * step the weights become theta - d.
  *
  * It is another algorithm than ddp, with other results: in between, weights drift apart, and the
  * mean of what W ranks have learned in k steps is not what one would have learned by k steps of
@@ -47,27 +51,16 @@ struct share {
     double *sums; /* of each step, and after them whether a rank was asked to stop */
     struct step_sums *known;
     bool stop;
-    float *theta, *momentum; /* of the outer step: weights at the last meeting, and b; NULL: there is none */
-    bool began;              /* theta is what it says */
+    float *theta; /* weights at the last meeting; NULL: nobody asks for them */
+    bool began;   /* theta is what it says */
 };
 
 /* A checkpoint has rank 0's state alone. */
 static void warn_of_resume(const struct share *l) {
     const struct trainer *t = l->m->t;
     if (t->rank > 0 || !t->job->resume || t->job->task != JOB_TRAIN) return;
-    if (l->theta) log_warn("the outer step's momentum is in no checkpoint: it begins at zero");
     if (l->state || t->standing.ranks == 1 || t->optim->nslots == 0) return;
     log_warn("the optimizer's state in the checkpoint is rank 0's: all ranks continue from that state");
-}
-
-static enum error outer_open(struct share *l) {
-    void *memory;
-    size_t bytes = (size_t)l->m->t->model->arena_floats * sizeof *l->theta;
-    TRY(memory_alloc(bytes, &memory));
-    l->theta = memory;
-    TRY(memory_alloc(bytes, &memory));
-    l->momentum = memory;
-    return ERR_NONE;
 }
 
 enum error average_open(struct mode *m) {
@@ -81,9 +74,24 @@ enum error average_open(struct mode *m) {
     l->sums = memory;
     TRY(memory_alloc(most * sizeof *l->known, &memory));
     l->known = memory;
-    if (t->config->ddp.sync.outer.lr > 0) TRY(outer_open(l));
+    m->standing->outer = t->config->ddp.sync.outer.lr > 0;
+    if (m->standing->outer || m->how->compressed) {
+        TRY(memory_alloc((size_t)t->model->arena_floats * sizeof *l->theta, &memory));
+        l->theta = memory;
+    }
     warn_of_resume(l);
     return ERR_NONE;
+}
+
+enum error average_start(struct mode *m) {
+    struct trainer *t = m->t;
+    int64_t at = 0;
+    TRY(team_share_state(&m->team, t));
+    if (!t->arena.outer) return ERR_NONE;
+    while (at < t->model->arena_floats && t->arena.outer[at] == 0) at++;
+    if (t->rank == 0 && t->job->resume && at == t->model->arena_floats)
+        log_warn("the checkpoint has no momentum of an outer step: it begins at zero");
+    return group_broadcast(m->team.group, GROUP_INLINE, t->arena.outer, t->model->arena_floats, DTYPE_F32, 0);
 }
 
 void average_close(struct mode *m) {
@@ -92,7 +100,6 @@ void average_close(struct mode *m) {
     memory_free(l->sums);
     memory_free(l->known);
     memory_free(l->theta);
-    memory_free(l->momentum);
     memory_free(l);
 }
 
@@ -118,7 +125,8 @@ void average_describe(const struct mode *m, char *line, size_t size) {
                         : ", optimizer state local");
     const struct outer_config *outer = &l->m->t->config->ddp.sync.outer;
     used = strlen(line);
-    if (l->theta) snprintf(line + used, size - used, ", outer step (lr %g, momentum %g)", outer->lr, outer->momentum);
+    if (outer->lr > 0)
+        snprintf(line + used, size - used, ", outer step (lr %g, momentum %g)", outer->lr, outer->momentum);
 }
 
 /* ---- a step alone ---- */
@@ -142,13 +150,20 @@ static void hold_sums(struct share *l) {
 
 /* ---- a meeting ---- */
 
-/* w: the mean of all ranks' weights, which become the new theta. */
-static void outer_step(const struct outer_config *c, float *theta, float *b, float *w, int64_t n) {
-    float lr = (float)c->lr, momentum = (float)c->momentum;
-    for (int64_t i = 0; i < n; i++) {
-        float d = theta[i] - w[i];
-        b[i] = momentum * b[i] + d;
-        w[i] = theta[i] = theta[i] - lr * (d + momentum * b[i]);
+/* d: how far the weights have come from theta; the header of the gradients' arena is not ours. */
+static void outer_gradient(const struct share *l, float *d) {
+    const float *w = l->m->t->arena.values;
+    for (int64_t i = HEADER_FLOATS; i < l->m->t->model->arena_floats; i++) d[i] = l->theta[i] - w[i];
+}
+
+/* The weights become the new theta. */
+static void outer_step(const struct share *l, const float *d) {
+    const struct trainer *t = l->m->t;
+    const struct outer_config *c = &t->config->ddp.sync.outer;
+    float lr = (float)c->lr, momentum = (float)c->momentum, *b = t->arena.outer, *w = t->arena.values;
+    for (int64_t i = HEADER_FLOATS; i < t->model->arena_floats; i++) {
+        if (b) b[i] = momentum * b[i] + d[i];
+        w[i] = l->theta[i] = l->theta[i] - (b ? lr * (d[i] + momentum * b[i]) : d[i]);
     }
 }
 
@@ -180,12 +195,25 @@ static enum error share_sums(struct share *l) {
     return ERR_NONE;
 }
 
+/* d becomes the mean of all ranks'. */
+static enum error outer_gradient_average(struct share *l, float *d) {
+    float ranks = (float)l->m->standing->ranks;
+    outer_gradient(l, d);
+    TRY(compressed_sum(l->m));
+    for (int64_t i = HEADER_FLOATS; i < l->m->t->model->arena_floats; i++) d[i] /= ranks;
+    return ERR_NONE;
+}
+
 static enum error weights_average(struct share *l, enum move_by by) {
     struct trainer *t = l->m->t;
+    float *d = t->arena.grads[0];
     group_note(l->m->team.group, l->m->how->plan.after[0].doing, t->at.step);
-    TRY(average_arena(l, t->arena.values, by));
-    if (l->theta)
-        outer_step(&t->config->ddp.sync.outer, l->theta, l->momentum, t->arena.values, t->model->arena_floats);
+    if (l->m->packed)
+        TRY(outer_gradient_average(l, d));
+    else
+        TRY(average_arena(l, t->arena.values, by));
+    if (l->theta && !l->m->packed) outer_gradient(l, d);
+    if (l->theta) outer_step(l, d);
     for (int i = 0; l->state && i < t->optim->nslots; i++) TRY(average_arena(l, t->arena.slots[i], by));
     return share_sums(l);
 }
@@ -237,9 +265,9 @@ static void average_check(struct resolve *r) {
     if (c->optimizer.shard)
         refuse_sync(r, "optimizer.shard", "optimizer.shard has each rank step a part of them",
                     "use optimizer.shard: false");
-    if (c->sharing.compressed)
-        refuse_sync(r, "comm.compress", "comm.compress is for gradients, which do not travel",
-                    "use comm.compress: none");
+    if (c->sharing.compressed && strcmp(c->ddp.sync.with, "all") != 0)
+        refuse_sync(r, "comm.compress", "comm.compress is for a mean of all devices",
+                    "use comm.compress: none, or ddp.sync.with: all");
     if (c->sync_batchnorm)
         refuse_sync(r, "sync_batchnorm", "sync_batchnorm has ranks meet in every step", "use sync_batchnorm: false");
     if (kind && kind->runtime->apart)
@@ -247,12 +275,15 @@ static void average_check(struct resolve *r) {
                     "use devices: cpu:N, or ddp.sync: 1");
 }
 
-const struct share_row share_average = {
-    .plan = {.update = UPDATE_BY_ALL,
-             .nafter = 1,
-             .after = {{MOVE_ALL_REDUCE, .doing = "average of the weights"}},
-             .alone = true},
-    .keys = {"ddp.sync"},
-    .without = "1",
-    .check = average_check,
-    .ops = {.open = average_open, .close = average_close, .update = average_update, .describe = average_describe}};
+const struct share_row share_average = {.plan = {.update = UPDATE_BY_ALL,
+                                                 .nafter = 1,
+                                                 .after = {{MOVE_ALL_REDUCE, .doing = "average of the weights"}},
+                                                 .alone = true},
+                                        .keys = {"ddp.sync"},
+                                        .without = "1",
+                                        .check = average_check,
+                                        .ops = {.open = average_open,
+                                                .close = average_close,
+                                                .start = average_start,
+                                                .update = average_update,
+                                                .describe = average_describe}};

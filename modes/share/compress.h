@@ -47,6 +47,7 @@ struct compress {
     const struct plugin *plugin;           /* whose it is; NULL: the engine's */
     double parameter[ENGINE_PARAMETERS];
     struct share_ops owner; /* of the update */
+    bool left;              /* something is on its way */
     int64_t before;         /* bytes sent before this step's gradients */
     int64_t dense, packed;  /* that gradients would have taken, and took */
 };

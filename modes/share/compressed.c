@@ -149,6 +149,7 @@ static enum error compressed_leave(struct mode *m, int b) {
     struct compress *c = m->packed;
     struct packet *p = &c->packets[b];
     p->g = m->t->arena.grads[0] + p->begin;
+    c->left = true;
     if (b == 0) {
         c->before = sent_so_far(m);
         struct dispatch how = GROUP_ON(m->lane, &c->header);
@@ -183,6 +184,8 @@ static enum error receive(struct mode *m, int b) {
 
 static enum error compressed_land(struct mode *m) {
     struct compress *c = m->packed;
+    if (!c->left) return ERR_NONE; /* ranks step alone */
+    c->left = false;
     double bytes = (double)m->t->model->arena_floats * sizeof(float);
     for (int b = 0; b < m->cut->count; b++) TRY(turn(m, b));
     for (int b = 0; b < m->cut->count; b++) TRY(receive(m, b));
@@ -190,6 +193,11 @@ static enum error compressed_land(struct mode *m) {
     c->packed += sent_so_far(m) - c->before;
     c->dense += (int64_t)(m->how->servers ? bytes : bytes * 2 * (m->t->standing.ranks - 1) / m->t->standing.ranks);
     return ERR_NONE;
+}
+
+enum error compressed_sum(struct mode *m) {
+    for (int b = 0; b < m->cut->count; b++) TRY(compressed_leave(m, b));
+    return compressed_land(m);
 }
 
 static enum error compressed_update(struct mode *m) {
@@ -217,7 +225,8 @@ static enum error compressed_stats(struct mode *m, struct mode_stats *out) {
 
 static void compressed_describe(const struct mode *m, char *line, size_t size) {
     size_t used = strlen(line);
-    snprintf(line + used, size - used, ", gradients compressed (%s)", m->packed->name);
+    snprintf(line + used, size - used, ", %sgradients compressed (%s)", m->how->plan.alone ? "outer " : "",
+             m->packed->name);
     m->packed->owner.describe(m, line, size);
 }
 

@@ -47,11 +47,14 @@ static void neighbour_close(struct mode *m) {
     average_close(m);
 }
 
-const struct share_row share_neighbour = {
-    .plan = {.update = UPDATE_BY_ALL,
-             .nafter = 1,
-             .after = {{MOVE_NEIGHBOUR, .doing = "mean with a neighbour"}},
-             .alone = true},
-    .keys = {"ddp.sync"},
-    .without = "1",
-    .ops = {.open = neighbour_open, .close = neighbour_close, .update = average_update, .describe = average_describe}};
+const struct share_row share_neighbour = {.plan = {.update = UPDATE_BY_ALL,
+                                                   .nafter = 1,
+                                                   .after = {{MOVE_NEIGHBOUR, .doing = "mean with a neighbour"}},
+                                                   .alone = true},
+                                          .keys = {"ddp.sync"},
+                                          .without = "1",
+                                          .ops = {.open = neighbour_open,
+                                                  .close = neighbour_close,
+                                                  .start = average_start,
+                                                  .update = average_update,
+                                                  .describe = average_describe}};

@@ -66,9 +66,12 @@ void slices_describe(const struct mode *m, char *line, size_t size);
 /* Ranks that step alone and meet as the plan says (average.c). */
 enum error average_open(struct mode *m);
 void average_close(struct mode *m);
+MUST_CHECK enum error average_start(struct mode *m);
 enum error average_update(struct mode *m);
 void average_describe(const struct mode *m, char *line, size_t size);
 /* What a plug-in makes of the weights of a span (own.c). */
 MUST_CHECK enum error own_meet(struct mode *m, const struct span *span, struct dispatch how);
+/* Under comm.compress: the arena of gradients becomes the sum of all ranks' (compressed.c). */
+MUST_CHECK enum error compressed_sum(struct mode *m);
 /* The mean of two neighbours (neighbour.c), which m->spare has room for. */
 MUST_CHECK enum error neighbour_mean(struct mode *m, const struct span *span);

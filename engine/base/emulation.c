@@ -116,13 +116,16 @@ static int set_last(const struct rank_set *s) {
 
 /* Whether the entry has the last word on some link or port; else *other has it, somewhere. */
 static bool links_count(const struct emulation *e, int ranks, int which, int *other) {
-    for (int from = 0; from < ranks; from++)
+    const struct emulated_links *l = &e->links[which];
+    for (int from = 0; from < ranks; from++) {
+        if (l->to.count && !ranks_have(&l->ranks, from) && !ranks_have(&l->to, from)) continue;
         for (int to = -1; to < ranks; to++)
             for (enum emulated_key k = 0; k < EMULATED_KEYS; k++) {
-                if (from == to || !links_say(&e->links[which], k, from, to)) continue;
+                if (from == to || !links_say(l, k, from, to)) continue;
                 *other = emulation_last(e, k, from, to);
                 if (*other == which) return true;
             }
+    }
     return false;
 }
 

@@ -61,11 +61,12 @@ static void units_find(struct mode *m, struct unit *unit) {
     }
 }
 
-/* Where no gradient stays in the arena from one pass to the next, or from one step to the next. */
+/* Where units leave one by one in backward, and no gradient stays in the arena from one pass or step to the next. */
 static enum error units_open(struct mode *m) {
     const struct trainer *t = m->t;
     void *memory;
-    if (t->arena.leaving > 1 || t->feed.nlaps * t->config->batch.accumulate > 1 || t->tensors.frozen) return ERR_NONE;
+    bool stay = t->arena.leaving > 1 || t->feed.nlaps * t->config->batch.accumulate > 1 || t->tensors.frozen;
+    if (stay || !m->how->overlap) return ERR_NONE;
     size_t n = (size_t)m->cut->count;
     TRY(memory_alloc(n * sizeof *m->slots->unit, &memory));
     m->slots->unit = memory;

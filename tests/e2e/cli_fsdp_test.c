@@ -43,6 +43,33 @@ static void the_bits_of_one_device(void **state) {
     }
 }
 
+/* Many units, whose pages others take over; layers of sizes that leave places between parameters, which are part of the norm. */
+static void the_bits_of_many_units(void **state) {
+    static const char *const deep[] = {"data={set: digits, train: 320, val: 16}",
+                                       "model={zoo: mlp, hidden: [250, 250, 130, 250, 61, 250, 250, 250]}",
+                                       "batch={size: 64, shards: 8}",
+                                       "threads=1",
+                                       "train=6st",
+                                       "eval=off",
+                                       NULL};
+    static const char *const with[] = {"optimizer={name: adam, clip: 0.5}", "optimizer={name: lamb}",
+                                       "optimizer={name: sgd, lr: 0.05, clip: 1, freeze: [fc3.*]}"};
+    static const char *const overlaps[] = {"fsdp.overlap=true", "fsdp.overlap=false"};
+    static const char *const units[] = {"fsdp={reshard: forward, unit: 64KB}", "fsdp={reshard: backward, unit: 1KB}",
+                                        "fsdp={reshard: never, unit: 200KB}"};
+    (void)state;
+    for (int w = 0; w < 3; w++) {
+        program_train(&other, deep, SETS("mode=single", "devices=cpu:1", with[w]));
+        for (int i = 0; i < 6; i++)
+            for (int d = 0; d < 2; d++) {
+                const char *devices = d ? "devices=cpu:4" : "devices=cpu:2",
+                           *link = i % 2 ? "comm.link=shm" : "comm.link=tcp";
+                program_train(&p, deep, SETS("mode=fsdp", devices, units[i / 2], overlaps[(i + d) % 2], with[w], link));
+                program_assert_same(&other, &p, units[i / 2]);
+            }
+    }
+}
+
 /* The head shares its weights with the first layer, which other layers stand between. */
 static void tied_weights(void **state) {
     static const char *const gpt[] = {"model={zoo: gpt-mini, depth: 2, width: 32, heads: 2}",
@@ -180,6 +207,7 @@ static void refusals(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_of_one_device),
+        cmocka_unit_test(the_bits_of_many_units),
         cmocka_unit_test(tied_weights),
         cmocka_unit_test(exchanges_are_those_of_the_plan),
         cmocka_unit_test(less_memory),

@@ -13,7 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As their makers state them: without sparsity, bf16 and fp16 with sums in f32. */
+/* Without sparsity, bf16 and fp16 with sums in f32, as NVIDIA states them: its data sheets of the H100, the H200, the A100
+ * and the L4, of whose rates with sparsity these are half; its white paper on the Ada architecture for the RTX 4090; its
+ * data sheet of the HGX B200, of whose eight GPUs this is one. */
 static const struct known_gpu {
     const char *name, *title;
     double products[4]; /* by enum precision, in TFLOP/s */
@@ -21,11 +23,11 @@ static const struct known_gpu {
 } known[] = {
     {"h100",
      "NVIDIA H100 SXM",
-     {[PRECISION_F32] = 67, [PRECISION_TF32] = 495, [PRECISION_BF16] = 989, [PRECISION_FP16] = 989},
+     {[PRECISION_F32] = 67, [PRECISION_TF32] = 494.7, [PRECISION_BF16] = 989.4, [PRECISION_FP16] = 989.4},
      3350},
     {"h200",
      "NVIDIA H200",
-     {[PRECISION_F32] = 67, [PRECISION_TF32] = 495, [PRECISION_BF16] = 989, [PRECISION_FP16] = 989},
+     {[PRECISION_F32] = 67, [PRECISION_TF32] = 494.7, [PRECISION_BF16] = 989.4, [PRECISION_FP16] = 989.4},
      4800},
     {"a100",
      "NVIDIA A100 SXM 80 GB",
@@ -37,12 +39,12 @@ static const struct known_gpu {
      300},
     {"4090",
      "NVIDIA GeForce RTX 4090",
-     {[PRECISION_F32] = 82.6, [PRECISION_TF32] = 82.6, [PRECISION_BF16] = 165, [PRECISION_FP16] = 165},
+     {[PRECISION_F32] = 82.6, [PRECISION_TF32] = 82.6, [PRECISION_BF16] = 165.2, [PRECISION_FP16] = 165.2},
      1008},
     {"b200",
      "NVIDIA B200",
      {[PRECISION_F32] = 75, [PRECISION_TF32] = 1125, [PRECISION_BF16] = 2250, [PRECISION_FP16] = 2250},
-     8000},
+     7700},
 };
 enum { KNOWN = sizeof known / sizeof *known };
 static const double launch_ms = 0.003;
@@ -74,8 +76,15 @@ static struct cost cost_of(const struct cost_page *p, double flops, double bytes
     return (struct cost){flops, bytes, fmax(by_flops, by_bytes) + launch_ms, by_flops > by_bytes};
 }
 
+/* A loss is one kernel, which reads x and writes its gradient. */
+static struct cost loss_cost(const struct cost_page *p, const struct plan_step *s, bool backward) {
+    double x = (double)(p->v->network.plan->n * shape_count(&s->desc.x)) * p->unit;
+    return backward ? (struct cost){0} : cost_of(p, 0, 2 * x);
+}
+
 static struct cost step_cost(const struct cost_page *p, const struct plan_step *s, bool backward) {
     double bytes[2];
+    if (s->node == NODE_LOSS) return loss_cost(p, s, backward);
     plan_step_bytes(p->v->network.model, s, p->v->network.plan->n, p->unit, bytes);
     return cost_of(p, op_flops(&s->desc, backward) * (double)p->v->network.plan->n, bytes[backward]);
 }

@@ -260,7 +260,9 @@ static enum error devices_count_launched(struct resolve *r) {
                      "%d of %d processes that %s has started would be servers, and none is left to compute\n"
                      "start more, or use ps.place: workers",
                      r->c->sharing.servers, l->size, l->by);
-    r->c->devices_text = pool_printf(r->pool, "%s:%d", d->kind, d->count);
+    bool units = device_find(d->kind)->units; /* of which cuda:2 would be the third */
+    r->c->devices_text = units ? pool_printf(r->pool, "%s (%d device%s)", d->kind, d->count, d->count == 1 ? "" : "s")
+                               : pool_printf(r->pool, "%s:%d", d->kind, d->count);
     return r->c->devices_text ? ERR_NONE : ERR_MEMORY;
 }
 

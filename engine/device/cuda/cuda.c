@@ -138,7 +138,11 @@ static enum error check_unit(struct cuda *c, int unit) {
     int count;
     TRY(cuda_units(&count));
     if (unit < 0 || unit >= count)
-        return FAIL(ERR_DEVICE, "there is no GPU %d: this machine has %d\nthey are counted from 0", unit, count);
+        return FAIL(
+            ERR_DEVICE,
+            "there is no GPU %d: this machine has %d\nthey are counted from 0 and listed one by one: cuda:0,1 are "
+            "two GPUs, cuda:2 is the third",
+            unit, count);
     if (!cuda_unit_about(unit, &u))
         return FAIL(ERR_DEVICE, "GPU %d does not answer\nsee the output of nvidia-smi", unit);
     memcpy(c->name, u.name, sizeof c->name);

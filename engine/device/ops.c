@@ -65,6 +65,11 @@ char *shape_text(const struct shape *s, char out[96]) {
     return out;
 }
 
+int64_t shape_pitch(const struct shape *s, enum layout l, int64_t unit) {
+    int64_t width = shape_last(s), each = LAYOUT_ROW / unit;
+    return l == LAYOUT_ALIGNED ? (width + each - 1) / each * each : width;
+}
+
 /* ---- descriptions --------------------------------------------------------------------------- */
 static bool shape_sane(const struct shape *s, int64_t n) {
     int64_t bytes;
@@ -84,11 +89,10 @@ static bool desc_fits(const struct op_desc *d) {
     return row->fits ? row->fits(d) : shape_equal(&d->x, &d->y);
 }
 
-/* Whether values of the shape may have the layout: only images have another than plain, and blocked ones need whole
- * blocks. */
+/* Whether values of the shape may have the layout: images are not rows, and blocked ones need whole blocks. */
 static bool layout_fits(enum layout layout, const struct shape *s) {
     bool whole = layout != LAYOUT_BLOCKED || s->dim[0] % LAYOUT_BLOCK == 0;
-    return layout == LAYOUT_PLAIN || (s->ndim == 3 && whole);
+    return layout == LAYOUT_PLAIN || ((s->ndim == 3) == (layout != LAYOUT_ALIGNED) && whole);
 }
 
 static bool segments_fit(const struct op_desc *d) {
@@ -198,6 +202,7 @@ bool op_takes_any(const struct op_desc *d) {
 }
 
 bool op_impl_takes(const struct op_impl *impl, const struct op_desc *d) {
+    if (!impl->aligns && (d->x_layout == LAYOUT_ALIGNED || d->y_layout == LAYOUT_ALIGNED)) return false;
     return impl->takes ? impl->takes(d) : op_takes_plain(d);
 }
 

@@ -42,14 +42,19 @@ enum precision {
     PRECISION_FP16, /* with loss scaling: no CPU has it */
     PRECISION_TF32  /* f32 whose factors have 10 bits of mantissa: no CPU has it */
 };
-/* How an image lies in memory. Channels of blocked ones are a multiple of LAYOUT_BLOCK. Ops on which layout has
- * no bearing (activation, add) take either, the same for all that they read and write. Plain C knows plain alone. */
+/* How values lie in memory: images (blocked ones have channels that are a multiple of LAYOUT_BLOCK), and rows. Ops on
+ * which layout has no bearing (activation, add) take either, the same for all that they read and write. Plain C knows
+ * plain alone. */
 enum layout {
     LAYOUT_PLAIN,   /* (n, c, h, w) */
     LAYOUT_BLOCKED, /* (n, c / LAYOUT_BLOCK, h, w, LAYOUT_BLOCK) */
-    LAYOUT_LAST     /* (n, h, w, c): accelerators */
+    LAYOUT_LAST,    /* (n, h, w, c): accelerators */
+    LAYOUT_ALIGNED /* rows, each a multiple of LAYOUT_ROW bytes after the one before it, as products of accelerators want
+                       them. What lies between is anything */
 };
-enum { LAYOUT_BLOCK = 16 };
+enum { LAYOUT_BLOCK = 16, LAYOUT_ROW = 128 };
+/* Elements from row to row of values of the shape, where an element has 'unit' bytes. */
+int64_t shape_pitch(const struct shape *s, enum layout l, int64_t unit);
 
 struct window { /* height, then width */
     int kernel[2], stride[2], pad[2];
@@ -61,7 +66,7 @@ struct op_desc {
     enum activation act;
     float act_alpha; /* its parameter, if it has one */
     enum precision precision;
-    enum layout x_layout, y_layout; /* of images, and of their gradients */
+    enum layout x_layout, y_layout; /* and of their gradients */
     bool first;                     /* the input is data: backward need not give dx */
     /* The parts of the batch that sum for themselves: dw, the moments of batchnorm, losses. dw is their sum along the
      * tree; buffers follow the first of them. NULL: the batch is one. */
@@ -183,6 +188,7 @@ struct op_impl {
     void (*fini)(struct op *op); /* NULL: nothing to free but the op */
     /* Whether it takes the description's segments, in one pass; else, as where it is NULL, each has its own op. */
     bool (*segments)(const struct op_desc *d);
+    bool aligns; /* LAYOUT_ALIGNED is a matter of 'takes'; else it is never taken */
 };
 /* What a row of y depends on, of the rows of x: for those that compute a sequence position by position. */
 enum op_sight {
@@ -241,4 +247,6 @@ struct op {
     size_t saved_bytes, scratch_bytes;
     size_t cache_bytes; /* what a cache is, all ops with the same heads, features and context agree on */
     bool y_unread;      /* losses: backward does not read y, so it may be NULL, and then is not written */
+    bool
+        slopes; /* losses: forward writes dx as well, where it is given; that may be x itself. There is no backward then */
 };

@@ -264,6 +264,7 @@ enum error graph_step_forward(struct graph *g, const struct member_arenas *m, co
     TRY(weights_bring(g, s, r->values, r->again ? PASS_AGAIN : PASS_FORWARD));
     a.sync = sync;
     if (s->node == NODE_LOSS) {
+        if (r->batch->training && m->plan->tensors[s->in[0]].replaced) a.dx[0] = activation(m, s->in[0]);
         a.sums = r->sums;
         a.top = r->batch->top ? r->sums + 2 : NULL;
     } else {
@@ -342,6 +343,11 @@ enum error graph_head(struct graph *g, float *header, float scale, bool stop) {
     return device_write(g->dev, header, slots[0], sizeof slots[0]);
 }
 
+/* n values whose rows are aligned: takes out what lies between them. */
+static void rows_close(float *y, int64_t n, int64_t width, int64_t pitch) {
+    for (int64_t r = 0; r < n / pitch; r++) memmove(y + r * width, y + r * pitch, (size_t)width * sizeof *y);
+}
+
 enum error graph_output(struct graph *g, const float **out) {
     const struct member_arenas *m = graph_now(g);
     assert(m->plan);
@@ -356,6 +362,10 @@ enum error graph_output(struct graph *g, const float **out) {
     }
     memory_free(g->output);
     TRY(device_view(g->dev, there, bytes, &view, &g->output));
+    if (t->layout == LAYOUT_ALIGNED) { /* on an accelerator, of whose memory this is a copy */
+        const struct shape *y = &m->plan->steps[t->producer].desc.y;
+        rows_close(g->output, n, shape_last(y), shape_pitch(y, t->layout, t->unit));
+    }
     *out = view;
     return ERR_NONE;
 }
@@ -398,7 +408,8 @@ enum error graph_step_backward(struct graph *g, const struct member_arenas *m, c
     TRY(weights_bring(g, s, r->values, PASS_BACKWARD));
     a.sync = sync;
     if (s->node != NODE_LOSS) {
-        a.dy = arena_at(&m->gradients, m->plan->tensors[s->out].dy);
+        const struct plan_tensor *y = &m->plan->tensors[s->out];
+        a.dy = y->replaced ? a.y : arena_at(&m->gradients, y->dy);
         a.add_dw = s->add_dw;
         for (int i = 0; i < s->nparams; i++) a.dw[i] = r->grads + g->m->params[g->m->nodes[s->node].param[i]].offset;
         if (s->apart >= 0) a.dw[0] = arena_at(&g->apart, s->apart);

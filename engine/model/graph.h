@@ -136,7 +136,8 @@ MUST_CHECK enum error graph_forward_together(struct graph *g, struct graph_membe
 MUST_CHECK enum error graph_backward_together(struct graph *g, struct graph_member *members, int count,
                                               const float *values, const struct graph_sync *sync);
 
-/* The last forward's outputs, (n, output): logits for cross-entropy. The graph's until the next call. */
+/* The last forward's outputs, (n, output): logits for cross-entropy. Not of one that trains by labels or targets: there the
+ * loss may have put its gradient in their place. The graph's until the next call. */
 MUST_CHECK enum error graph_output(struct graph *g, const float **out);
 /* The layer that is being computed, for "last seen in backward of conv4". Any thread may read it. */
 const char *graph_where(const struct graph *g, bool *backward);

@@ -11,7 +11,9 @@
  *   - any other step takes what it is given, and gives the same, if the device can;
  *   - where a step cannot (flatten, tokens) a reorder stands in between. A tensor is turned around
  *     at most once, whoever reads it.
- * An accelerator has all images in its own layout, from the batch on, as far as its ops take them so.
+ * An accelerator has all images in its own layout, from the batch on, as far as its ops take them so. What a linear op
+ * gives to the loss, a row for each sample or position and an element for each class, has aligned rows there: the number
+ * of classes is the data's, and products of rows that begin anywhere are slow.
  *
  * Types. Where activations are smaller than f32, the batch, and what is made of it without parameters, stays f32: x of
  * a 'first' op. There a first op is one that reads these alone; else also one that no trained parameter precedes. */
@@ -191,6 +193,18 @@ static int tensor_in(struct lowering *b, int t, enum layout layout, int reader) 
     return from->other;
 }
 
+/* Aligns the rows of what the loss reads, if it alone does and the device's ops for both know how. */
+static void rows_align(struct lowering *b, int root, struct op_desc *loss) {
+    struct plan_tensor *t = &b->p->tensors[b->p->output];
+    struct op_desc *d = &b->p->steps[t->producer].desc, writes = *d, reads = *loss;
+    if (root < b->part->from || b->uses[root] != 1 || d->kind != OP_LINEAR) return;
+    writes.y_layout = reads.x_layout = LAYOUT_ALIGNED;
+    if (op_choice(b->dev, &writes) < 0 || op_choice(b->dev, &reads) < 0) return;
+    t->count = t->count / shape_last(&d->y) * shape_pitch(&d->y, LAYOUT_ALIGNED, t->unit);
+    t->layout = LAYOUT_ALIGNED;
+    *d = writes, *loss = reads;
+}
+
 static int step_lower(struct lowering *b, struct plan_step step) {
     step_place(b, &step);
     layouts_choose(b, &step);
@@ -233,10 +247,12 @@ static void lower(struct lowering *b, enum loss loss) {
     }
     b->p->output = tensor_in(b, tensor_read(b, last), LAYOUT_PLAIN, last);
     if (last + 1 < m->nnodes) return;
-    step_lower(b, (struct plan_step){.desc = {.kind = loss_ops[loss], .x = m->output, .y = m->output},
-                                     .node = NODE_LOSS,
-                                     .ninputs = 1,
-                                     .in = {b->p->output}});
+    struct plan_step step = {.desc = {.kind = loss_ops[loss], .x = m->output, .y = m->output},
+                             .node = NODE_LOSS,
+                             .ninputs = 1,
+                             .in = {b->p->output}};
+    rows_align(b, node_root(m, last), &step.desc);
+    step_lower(b, step);
 }
 
 enum error plan_lower(const struct plan_work *w, struct plan *p) {

@@ -11,7 +11,8 @@
  * fit).
  * Where an input's gradient is the output's, element by element (add, activations, dropout), it takes
  * the output's place; both inputs of an add do, if the one that lives longer is not added to before the
- * other is done with.
+ * other is done with. What the loss alone reads is replaced by its gradient, among the activations, where the loss can do
+ * so: for a large vocabulary no other tensor is as large.
  *
  * Gradients that lead to no parameter that is trained are not computed. */
 #include "engine/model/graph_plan.h"
@@ -143,6 +144,12 @@ static int64_t gradient_begin(struct plan *p, struct spans *all, int t, int s, b
     return tensor->dy = span_place(all, span);
 }
 
+/* Rows are aligned where the loss alone reads them, and nothing does after it: graph_lower.c. */
+static bool loss_replaces(struct plan *p, const struct plan_step *step) {
+    struct plan_tensor *t = &p->tensors[step->in[0]];
+    return t->replaced = step->op->slopes && t->layout == LAYOUT_ALIGNED && t->wants_grad;
+}
+
 static void gradients_place(struct plan *p, struct spans *all) {
     struct plan_tensor *out = &p->tensors[p->output];
     for (int t = 0; t < p->ntensors; t++) p->tensors[t].dy = -1;
@@ -155,6 +162,7 @@ static void gradients_place(struct plan *p, struct spans *all) {
         struct plan_step *step = &p->steps[s];
         bool taken = false;
         for (int i = 0; i < LAYER_INPUTS; i++) step->dx[i] = -1;
+        if (loss_replaces(p, step)) continue;
         for (int i = 0; i < step->ninputs && !step->desc.first; i++) {
             const struct plan_tensor *t = &p->tensors[step->in[i]];
             bool begins = t->wants_grad && t->dy < 0;

@@ -8,13 +8,14 @@ enum { TENSOR_BATCH = 0, NODE_LOSS = -1 };
 /* An activation: tensor 0 is the batch, the others what steps put out, in their order. Nodes that are
  * views of or fused with others have none of their own. All places are bytes into their arenas. */
 struct plan_tensor {
-    int64_t count; /* elements of one sample */
+    int64_t count; /* elements of one sample, with those between its rows */
     int64_t unit;  /* bytes of an element */
     int64_t y, dy; /* where it and its gradient lie; -1: nowhere */
     enum layout layout;
     int other;       /* tensor that holds the same in the other layout; 0: none */
     int producer;    /* step that writes it */
     bool wants_grad; /* a parameter that is trained precedes it */
+    bool replaced;   /* by its gradient, as soon as the loss has read it: that lies nowhere else */
     bool is_data;    /* none precedes it at all */
 };
 struct plan_step {

@@ -110,7 +110,6 @@ static void lose(struct device *dev, struct losing *l) {
     void *scratch = there(dev, NULL, op->scratch_bytes);
     struct op_args a = {.x = {x},
                         .y = y,
-                        .dx = {dx},
                         .labels = labels,
                         .sums = sums,
                         .top = sums + 2,
@@ -119,6 +118,7 @@ static void lose(struct device *dev, struct losing *l) {
                         .training = true,
                         .scale = 0.5f};
     assert_ok(op_forward(op, &a));
+    a.dx[0] = dx;
     assert_ok(op_backward(op, &a));
     l->err = device_wait(dev);
     back(dev, l->sums, sums, sizeof l->sums);

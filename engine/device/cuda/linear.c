@@ -19,7 +19,7 @@
 
 struct linear {
     struct op op;
-    int64_t rows, in, out, before_ld;
+    int64_t rows, in, out, before_ld, y_ld;
     struct matmul infer, train, dw, dx; /* train: infer's, unless z must be kept */
     bool own_infer, own_train;          /* the product is plain; bias and activation are ours */
     size_t x_bytes, dz_bytes;           /* the parts of scratch: x in low precision, dz, partial sums */
@@ -52,6 +52,7 @@ static enum error plan_forward(struct linear *l, struct matmul *m, bool train, b
                                .n = l->rows,
                                .k = l->in,
                                .a_turned = !d->linear.transposed,
+                               .d_ld = l->y_ld,
                                .precision = d->precision,
                                .epilogue = epilogue_of(d, train),
                                .aux_ld = train ? l->before_ld : 0};
@@ -66,10 +67,13 @@ static enum error plan_forward(struct linear *l, struct matmul *m, bool train, b
 static enum error plan_backward(struct linear *l) {
     const struct op_desc *d = &l->op.desc;
     bool transposed = d->linear.transposed;
+    int64_t dz_ld = d->act == ACT_NONE ? l->y_ld : 0;
     struct matmul_product dw = {.m = transposed ? l->out : l->in,
                                 .n = transposed ? l->in : l->out,
                                 .k = l->rows,
+                                .a_ld = transposed ? dz_ld : 0,
                                 .b_turned = true,
+                                .b_ld = transposed ? 0 : dz_ld,
                                 .precision = d->precision,
                                 .d_f32 = true,
                                 .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
@@ -77,6 +81,7 @@ static enum error plan_backward(struct linear *l) {
                                 .n = l->rows,
                                 .k = l->out,
                                 .a_turned = transposed,
+                                .b_ld = dz_ld,
                                 .precision = d->precision,
                                 .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
     TRY(matmul_init(&l->dw, cuda_of(&l->op), &dw));
@@ -106,6 +111,7 @@ static void size_up(struct linear *l) {
     int64_t unit = cuda_is_half(d) ? 2 : 4;
     l->rows = op_rows(d), l->in = shape_last(&d->x), l->out = shape_last(&d->y);
     l->before_ld = (l->out + 7) / 8 * 8; /* as cuBLASLt wants it */
+    l->y_ld = shape_pitch(&d->y, d->y_layout, unit);
     if (lowers_x(d)) l->x_bytes = aligned(l->rows * l->in * unit);
     if (d->act != ACT_NONE) l->dz_bytes = aligned(l->rows * l->out * unit);
     if (keeps_before(d)) l->op.saved_bytes = (size_t)(l->rows * l->before_ld * unit);
@@ -141,7 +147,8 @@ static enum error bias_fill(const struct linear *l, const struct op_args *a) {
                           .count = l->rows,
                           .width = l->out,
                           .w = a->w[1],
-                          .y = a->y};
+                          .y = a->y,
+                          .y_ld = l->y_ld};
     CU(rows_move(&r, cuda_stream(&l->op)), "linear");
     return ERR_NONE;
 }
@@ -185,6 +192,7 @@ static enum error behind_act(const struct linear *l, const struct op_args *a, co
                               .rows = l->rows,
                               .cols = l->out,
                               .dy = a->dy,
+                              .dy_ld = l->y_ld,
                               .gate = keeps_before(d) ? a->saved : a->y,
                               .gate_ld = keeps_before(d) ? l->before_ld : l->out,
                               .dz = scratch,
@@ -209,7 +217,8 @@ static enum error linear_backward(struct op *op, const struct op_args *a) {
 }
 
 static bool linear_takes(const struct op_desc *d) {
-    return d->x_layout == LAYOUT_PLAIN && d->y_layout == LAYOUT_PLAIN &&
+    bool aligned = d->y_layout == LAYOUT_ALIGNED && d->act == ACT_NONE;
+    return d->x_layout == LAYOUT_PLAIN && (d->y_layout == LAYOUT_PLAIN || aligned) &&
            (act_is_fused(d->act) || d->act == ACT_GELU_TANH);
 }
 
@@ -221,4 +230,5 @@ const struct op_impl cuda_linear = {
     .forward = linear_forward,
     .backward = linear_backward,
     .fini = linear_fini,
+    .aligns = true,
 };

@@ -61,7 +61,7 @@ static __global__ void __launch_bounds__(THREADS) behind_kernel(struct linear_be
     int64_t at = ((int64_t)blockIdx.x * WARP + lane) * N, groups = gridDim.y;
     float sum[N] = {0}, dz[N], gate[N];
     for (int64_t row = blockIdx.y + warp * groups; row < b.rows && at < b.cols; row += groups * COLUMN_ROWS) {
-        pack_load<WHOLE, N>((const T *)b.dy + row * b.cols, at, b.cols, 0, dz);
+        pack_load<WHOLE, N>((const T *)b.dy + row * b.dy_ld, at, b.cols, 0, dz);
         if constexpr (ACT != ACT_NONE) pack_load<WHOLE, N>((const T *)b.gate + row * b.gate_ld, at, b.cols, 0, gate);
 #pragma unroll
         for (int i = 0; i < N; i++) {
@@ -79,7 +79,7 @@ static __global__ void __launch_bounds__(THREADS) behind_kernel(struct linear_be
 
 template <typename T, int ACT> static cudaError_t behind_of(const struct linear_behind *b, cudaStream_t stream) {
     enum { WIDE = WARP * pack_of<T>::COUNT };
-    bool whole = packs_whole<T>(b->dy, b->cols) &&
+    bool whole = packs_whole<T>(b->dy, b->dy_ld) &&
                  (ACT == ACT_NONE || (packs_whole<T>(b->gate, b->gate_ld) && packs_whole<T>(b->dz, b->cols)));
     void (*kernel)(struct linear_behind) = whole ? behind_kernel<T, ACT, true> : behind_kernel<T, ACT, false>;
     dim3 blocks((unsigned)((b->cols + WIDE - 1) / WIDE), (unsigned)column_groups(b->rows));

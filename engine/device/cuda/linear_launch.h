@@ -21,6 +21,7 @@ struct linear_behind {
     enum activation act; /* ACT_NONE, ACT_RELU, ACT_GELU_TANH */
     int64_t rows, cols;
     const void *dy;
+    int64_t dy_ld;    /* from row to row, as is gate_ld */
     const void *gate; /* relu: what it wrote; gelu: what it read */
     int64_t gate_ld;
     void *dz;

@@ -5,10 +5,12 @@
 static struct loss_call loss_call(const struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
     double rows = (double)(shape_count(&d->x) / shape_last(&d->x));
+    int64_t unit = (int64_t)element_bytes(element_read(d));
     return (struct loss_call){.x_type = element_read(d),
                               .type = element_of(d->precision),
                               .rows = op_rows(d),
                               .width = shape_last(&d->x),
+                              .pitch = shape_pitch(&d->x, d->x_layout, unit),
                               .x = a->x[0],
                               .dx = a->dx[0],
                               .labels = a->labels,
@@ -37,7 +39,8 @@ static enum error cross_entropy_forward(struct op *op, const struct op_args *a) 
     struct loss_call c = loss_call(op, a);
     c.forward = true;
     c.y = a->y;
-    c.kept = a->training ? a->saved : NULL;
+    c.kept = a->training && !c.dx ? a->saved : NULL;
+    c.scale = a->scale / (float)c.loss_share;
     CU(cross_entropy_launch(&c, cuda_stream(op)), "cross_entropy");
     return ERR_NONE;
 }
@@ -55,12 +58,18 @@ static enum error cross_entropy_plan(struct op *op) {
     const struct op_desc *d = &op->desc;
     op->saved_bytes = (size_t)op_rows(d) * sizeof(struct softmax_row);
     op->scratch_bytes = found_bytes(d);
-    op->y_unread = true;
+    op->y_unread = op->slopes = true;
     return ERR_NONE;
+}
+
+static bool cross_entropy_takes(const struct op_desc *d) {
+    return (d->x_layout == LAYOUT_PLAIN || d->x_layout == LAYOUT_ALIGNED) && d->y_layout == LAYOUT_PLAIN;
 }
 
 const struct op_impl cuda_cross_entropy = {
     .name = "kernel",
+    .takes = cross_entropy_takes,
+    .aligns = true,
     .plan = cross_entropy_plan,
     .forward = cross_entropy_forward,
     .backward = cross_entropy_backward,

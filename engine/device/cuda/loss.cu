@@ -2,7 +2,10 @@
  * added up by one block, in an order that their number alone decides.
  *
  * Cross-entropy keeps no probabilities: each thread has the largest of what it has read, and the sum of e^(x - largest);
- * two such pairs make one. Backward reads x again and has its gradient from the row's pair. */
+ * two such pairs make one. The gradient comes from the row's pair and from x once more: where forward is given dx, the
+ * same block finds it at once, from the row's end to its beginning, since that end is what the cache still holds. Blocks
+ * of ROW_THREADS are so large that the rows which a GPU has in work, two or three to a multiprocessor, all fit in its cache
+ * at 50,000 classes, and so many that one row is read while another is added up. */
 #include "engine/device/cuda/activation.h"
 #include "engine/device/cuda/by_type.h"
 #include "engine/device/cuda/loss_launch.h"
@@ -11,7 +14,7 @@
 
 #include <float.h>
 
-enum { ROW_THREADS = 256, SHORT_ROW = 1024, SUM_THREADS = 1024 };
+enum { ROW_THREADS = 512, SHORT_ROW = 1024, SUM_THREADS = 1024 };
 
 /* e^x; where activations have two bytes anyway, in two instructions. */
 template <typename T> static __device__ __forceinline__ float power(float x) {
@@ -90,7 +93,7 @@ static __device__ __forceinline__ float is_in_top(const loss_call &c, int before
 template <typename X, typename T, int THREADS, bool WHOLE>
 static __device__ __forceinline__ void softmax_write(const loss_call &c, int64_t row, float top, float part) {
     enum { N = pack_of<T>::COUNT };
-    const X *x = (const X *)c.x + row * c.width;
+    const X *x = (const X *)c.x + row * c.pitch;
     float v[N];
     for (int64_t at = (int64_t)threadIdx.x * N; at < c.width; at += THREADS * N) {
         pack_load<WHOLE, N>(x, at, c.width, 0, v);
@@ -105,7 +108,7 @@ static __device__ __forceinline__ void softmax_write(const loss_call &c, int64_t
 template <typename X, int THREADS>
 static __device__ float soft_loss(const loss_call &c, int64_t row, int64_t label, float top, float log_sum,
                                   float *weight, float *shared) {
-    const X *x = (const X *)c.x + row * c.width;
+    const X *x = (const X *)c.x + row * c.pitch;
     const targets t = soft_targets(c, row, label);
     float loss = t.of_label > 0 ? t.of_label * (log_sum - (to_float(x[t.label]) - top)) : 0;
     if (t.of_other > 0) loss += t.of_other * (log_sum - (to_float(x[t.other]) - top));
@@ -124,12 +127,52 @@ static __device__ float soft_loss(const loss_call &c, int64_t row, int64_t label
     return loss + each * (weights * log_sum + spread);
 }
 
+/* The last pack of a row of that width that is this thread's; below 0: it has none. */
+template <int THREADS, int N> static __device__ __forceinline__ int64_t last_pack(int64_t width) {
+    int64_t first = (int64_t)threadIdx.x * N;
+    return first < width ? first + (width - 1 - first) / (THREADS * N) * (THREADS * N) : -1;
+}
+
+template <typename X, typename T, int THREADS, bool WHOLE>
+static __device__ __forceinline__ void hard_slope(const loss_call &c, int64_t row, int64_t label, softmax_row kept) {
+    enum { N = pack_of<T>::COUNT };
+    const X *x = (const X *)c.x + row * c.pitch;
+    float v[N];
+#pragma unroll 2
+    for (int64_t at = last_pack<THREADS, N>(c.width); at >= 0; at -= THREADS * N) {
+        pack_load<WHOLE, N>(x, at, c.width, 0, v);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] = (power<T>(v[i] - kept.top) * kept.part - (at + i == label ? 1.0f : 0.0f)) * c.scale;
+        pack_store<WHOLE, N>((T *)c.dx + row * c.pitch, at, c.width, v);
+    }
+}
+
+template <typename X, typename T, int THREADS, bool WHOLE>
+static __device__ __forceinline__ void soft_slope(const loss_call &c, int64_t row, int64_t label, softmax_row kept) {
+    enum { N = pack_of<T>::COUNT };
+    const X *x = (const X *)c.x + row * c.pitch;
+    const targets t = soft_targets(c, row, label);
+    float by = kept.part * kept.weight, each = c.smoothing / (float)c.width, v[N];
+#pragma unroll 1
+    for (int64_t at = last_pack<THREADS, N>(c.width); at >= 0; at -= THREADS * N) {
+        pack_load<WHOLE, N>(x, at, c.width, 0, v);
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            float q = target_at(t, at + i);
+            if (c.smoothing > 0 && at + i < c.width) q += each * weight_of(c, at + i);
+            v[i] = (power<T>(v[i] - kept.top) * by - q) * c.scale;
+        }
+        pack_store<WHOLE, N>((T *)c.dx + row * c.pitch, at, c.width, v);
+    }
+}
+
 template <typename X, typename T, int THREADS, bool WHOLE>
 static __global__ void __launch_bounds__(THREADS) cross_entropy_rows(loss_call c) {
     enum { N = pack_of<T>::COUNT };
     SHARED(float, shared, [THREADS / WARP]);
     int64_t row = blockIdx.x, label = label_of(c, row);
-    const X *x = (const X *)c.x + row * c.width;
+    const X *x = (const X *)c.x + row * c.pitch;
     float own = label < 0 ? 0 : to_float(x[label]), v[N];
     float top = -FLT_MAX, sum = 0; /* so that x - top is a number, though x be -infinity */
     bool lost = false;
@@ -137,6 +180,7 @@ static __global__ void __launch_bounds__(THREADS) cross_entropy_rows(loss_call c
 #pragma unroll 2
     for (int64_t at = (int64_t)threadIdx.x * N; at < c.width; at += THREADS * N) {
         pack_load<WHOLE, N>(x, at, c.width, -INFINITY, v);
+        if (WHOLE && at + N > c.width) pack_end<N>(v, c.width - at, -INFINITY);
         float most = v[0];
 #pragma unroll
         for (int i = 1; i < N; i++) most = fmaxf(most, v[i]);
@@ -153,49 +197,33 @@ static __global__ void __launch_bounds__(THREADS) cross_entropy_rows(loss_call c
     bool right = block_max<THREADS>(lost ? 1.0f : 0.0f, shared) == 0 && own == own;
     float in_top = is_in_top<THREADS>(c, before, shared), loss = logf(sum) - (own - all), weight = 1;
     if (c.soft && label >= 0) loss = soft_loss<X, THREADS>(c, row, label, all, logf(sum), &weight, shared);
+    const softmax_row kept = {all, 1 / sum, weight};
     if (threadIdx.x == 0) {
-        if (c.kept) c.kept[row] = {all, 1 / sum, weight};
+        if (c.kept) c.kept[row] = kept;
         if (label < 0)
             c.found[row] = {0, 0, 0};
         else
             c.found[row] = {loss, right ? 1.0f : 0.0f, in_top};
     }
     if (c.y) softmax_write<X, T, THREADS, WHOLE>(c, row, all, 1 / sum);
+    if (!c.dx) return;
+    __syncthreads(); /* dx may be x, of which others read the label's output */
+    if (c.soft)
+        soft_slope<X, T, THREADS, WHOLE>(c, row, label, kept);
+    else
+        hard_slope<X, T, THREADS, WHOLE>(c, row, label, kept);
 }
 
 template <typename X, typename T, int THREADS, bool WHOLE>
 static __global__ void __launch_bounds__(THREADS) cross_entropy_back_rows(loss_call c) {
-    enum { N = pack_of<T>::COUNT };
-    int64_t row = blockIdx.x, label = c.labels[row];
-    const X *x = (const X *)c.x + row * c.width;
-    float top = c.kept[row].top, part = c.kept[row].part, v[N];
-#pragma unroll 2
-    for (int64_t at = (int64_t)threadIdx.x * N; at < c.width; at += THREADS * N) {
-        pack_load<WHOLE, N>(x, at, c.width, 0, v);
-#pragma unroll
-        for (int i = 0; i < N; i++) v[i] = (power<T>(v[i] - top) * part - (at + i == label ? 1.0f : 0.0f)) * c.scale;
-        pack_store<WHOLE, N>((T *)c.dx + row * c.width, at, c.width, v);
-    }
+    int64_t row = blockIdx.x;
+    hard_slope<X, T, THREADS, WHOLE>(c, row, c.labels[row], c.kept[row]);
 }
 
 template <typename X, typename T, int THREADS, bool WHOLE>
 static __global__ void __launch_bounds__(THREADS) soft_back_rows(loss_call c) {
-    enum { N = pack_of<T>::COUNT };
-    int64_t row = blockIdx.x, label = label_of(c, row);
-    const X *x = (const X *)c.x + row * c.width;
-    const softmax_row kept = c.kept[row];
-    const targets t = soft_targets(c, row, label);
-    float by = kept.part * kept.weight, each = c.smoothing / (float)c.width, v[N];
-    for (int64_t at = (int64_t)threadIdx.x * N; at < c.width; at += THREADS * N) {
-        pack_load<WHOLE, N>(x, at, c.width, 0, v);
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            float q = target_at(t, at + i);
-            if (c.smoothing > 0 && at + i < c.width) q += each * weight_of(c, at + i);
-            v[i] = (power<T>(v[i] - kept.top) * by - q) * c.scale;
-        }
-        pack_store<WHOLE, N>((T *)c.dx + row * c.width, at, c.width, v);
-    }
+    int64_t row = blockIdx.x;
+    soft_slope<X, T, THREADS, WHOLE>(c, row, label_of(c, row), c.kept[row]);
 }
 
 /* ---- of each feature by itself: mean squared error, binary cross-entropy --------------------- */
@@ -229,7 +257,7 @@ static __global__ void __launch_bounds__(THREADS) feature_rows(loss_call c) {
     enum { N = pack_of<T>::COUNT };
     SHARED(float, shared, [THREADS / WARP]);
     int64_t row = blockIdx.x, label = label_of(c, row);
-    const X *x = (const X *)c.x + row * c.width;
+    const X *x = (const X *)c.x + row * c.pitch;
     const targets t = targets_of(c, row, label);
     float own = label < 0 ? 0 : to_float(x[label]), v[N], target[N], sum = 0;
     bool lost = label < 0;
@@ -259,7 +287,7 @@ template <typename LOSS, typename X, typename T, int THREADS, bool WHOLE>
 static __global__ void __launch_bounds__(THREADS) feature_back_rows(loss_call c) {
     enum { N = pack_of<T>::COUNT };
     int64_t row = blockIdx.x;
-    const X *x = (const X *)c.x + row * c.width;
+    const X *x = (const X *)c.x + row * c.pitch;
     const targets t = targets_of(c, row, label_of(c, row));
     float v[N], target[N];
     for (int64_t at = (int64_t)threadIdx.x * N; at < c.width; at += THREADS * N) {
@@ -267,7 +295,7 @@ static __global__ void __launch_bounds__(THREADS) feature_back_rows(loss_call c)
         load_target<N, WHOLE>(c, row, at, t, target);
 #pragma unroll
         for (int i = 0; i < N; i++) v[i] = LOSS::slope(v[i], target[i]) * c.scale;
-        pack_store<WHOLE, N>((T *)c.dx + row * c.width, at, c.width, v);
+        pack_store<WHOLE, N>((T *)c.dx + row * c.pitch, at, c.width, v);
     }
 }
 
@@ -306,8 +334,8 @@ static cudaError_t rows_launch(const loss_call *c, void (*kernel)(loss_call), cu
 }
 
 template <typename T> static bool whole_rows(const loss_call *c) {
-    return packs_whole<T>(c->x, c->width) && packs_whole<T>(c->y, c->width) && packs_whole<T>(c->dx, c->width) &&
-           packs_whole<T>(c->target, c->width);
+    return packs_whole<T>(c->x, c->pitch) && packs_whole<T>(c->y, c->y ? c->width : 0) &&
+           packs_whole<T>(c->dx, c->pitch) && packs_whole<T>(c->target, c->target ? c->width : 0);
 }
 
 template <typename X, typename T> static cudaError_t cross_entropy_of(const loss_call *c, cudaStream_t stream) {

@@ -10,12 +10,12 @@ struct softmax_row { /* y = e^(x - top) part; weight: of the row's loss, where t
     float top, part, weight;
 };
 struct loss_call {
-    bool forward;              /* finds the sums; else dx */
-    enum element x_type, type; /* of x (f32 where it is data); of y and dx */
-    int64_t rows, width;
+    bool forward;               /* finds the sums, and dx where that is not NULL; else dx alone */
+    enum element x_type, type;  /* of x (f32 where it is data); of y and dx */
+    int64_t rows, width, pitch; /* pitch: from row to row of x and dx */
     const void *x;
-    void *y; /* cross-entropy: softmax(x); NULL: nobody asks for it */
-    void *dx;
+    void *y;               /* cross-entropy: softmax(x); NULL: nobody asks for it */
+    void *dx;              /* in forward it may be x */
     const int32_t *labels; /* (rows); NULL: none */
     const int32_t *others; /* as op_args: (rows), with shares (rows / rows_each); NULL: none */
     const float *shares, *class_weights;

@@ -52,17 +52,26 @@ static enum error matmul_describe(struct matmul *m) {
     return desc_pointers(m, (const void *)MATMUL_ALIGNMENT, (void *)MATMUL_ALIGNMENT);
 }
 
-static enum error layout_of(cublasLtMatrixLayout_t *out, cudaDataType_t type, int64_t rows, int64_t cols) {
-    BLAS(blaslt.MatrixLayoutCreate(out, type, (uint64_t)rows, (uint64_t)cols, rows), "describing a matrix");
+struct matrix_size {
+    int64_t rows, cols, ld;
+};
+static enum error layout_of(cublasLtMatrixLayout_t *out, cudaDataType_t type, struct matrix_size s) {
+    BLAS(blaslt.MatrixLayoutCreate(out, type, (uint64_t)s.rows, (uint64_t)s.cols, s.ld ? s.ld : s.rows),
+         "describing a matrix");
     return ERR_NONE;
+}
+
+/* A factor of that size, or turned. */
+static struct matrix_size size_of(int64_t rows, int64_t cols, bool turned, int64_t ld) {
+    return turned ? (struct matrix_size){cols, rows, ld} : (struct matrix_size){rows, cols, ld};
 }
 
 static enum error lay_out(struct matmul *m) {
     const struct matmul_product *p = &m->product;
     cudaDataType_t in = type_of(p->precision), out = p->d_f32 ? CUDA_R_32F : in;
-    TRY(layout_of(&m->a, in, p->a_turned ? p->k : p->m, p->a_turned ? p->m : p->k));
-    TRY(layout_of(&m->b, in, p->b_turned ? p->n : p->k, p->b_turned ? p->k : p->n));
-    return layout_of(&m->d, out, p->m, p->n);
+    TRY(layout_of(&m->a, in, size_of(p->m, p->k, p->a_turned, p->a_ld)));
+    TRY(layout_of(&m->b, in, size_of(p->k, p->n, p->b_turned, p->b_ld)));
+    return layout_of(&m->d, out, size_of(p->m, p->n, false, p->d_ld));
 }
 
 /* ---- the library's advice ------------------------------------------------------------------- */
@@ -126,7 +135,8 @@ static pthread_mutex_t advice_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static bool product_same(const struct matmul_product *a, const struct matmul_product *b) {
     return a->m == b->m && a->n == b->n && a->k == b->k && a->a_turned == b->a_turned && a->b_turned == b->b_turned &&
-           a->precision == b->precision && a->d_f32 == b->d_f32 && a->epilogue == b->epilogue && a->aux_ld == b->aux_ld;
+           a->a_ld == b->a_ld && a->b_ld == b->b_ld && a->d_ld == b->d_ld && a->precision == b->precision &&
+           a->d_f32 == b->d_f32 && a->epilogue == b->epilogue && a->aux_ld == b->aux_ld;
 }
 
 static bool answer_recall(struct matmul *m, int unit) {

@@ -1,5 +1,5 @@
-/* One product of matrices through cuBLASLt, planned once. As there, matrices lie column by column, without gaps: a
- * row-major (rows, cols) of C is a (cols, rows) here.
+/* One product of matrices through cuBLASLt, planned once. As there, matrices lie column by column: a row-major
+ * (rows, cols) of C is a (cols, rows) here.
  *   d (m, n) = act(a (m, k) b (k, n) + bias) [+ d] */
 #pragma once
 #include "engine/device/cuda/cuda.h"
@@ -7,6 +7,7 @@
 struct matmul_product {
     int64_t m, n, k;
     bool a_turned, b_turned;     /* a lies as (k, m), b as (n, k) */
+    int64_t a_ld, b_ld, d_ld;    /* from column to column, as they lie; 0: there are no gaps */
     enum precision precision;    /* of the factors, and so of their type */
     bool d_f32;                  /* d is f32; else of the type of activations */
     cublasLtEpilogue_t epilogue; /* DEFAULT, BIAS, RELU(_BIAS), GELU(_BIAS), GELU_AUX(_BIAS) */

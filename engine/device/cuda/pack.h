@@ -20,7 +20,7 @@ template <typename X, int N> static __device__ __forceinline__ void store(X *p, 
     *(pack<X, N> *)p = whole;
 }
 
-/* v = row[at, at + N). WHOLE: the row's packs are aligned, and this one lies in the row; else what is at 'end' and after it is 'pad'. */
+/* v = row[at, at + N). WHOLE: the row's packs are aligned, and this one lies in its memory; else what is at 'end' and after it is 'pad'. */
 template <bool WHOLE, int N, typename X>
 static __device__ __forceinline__ void pack_load(const X *row, int64_t at, int64_t end, float pad, float *v) {
     if constexpr (WHOLE)
@@ -28,6 +28,13 @@ static __device__ __forceinline__ void pack_load(const X *row, int64_t at, int64
     else
 #pragma unroll
         for (int i = 0; i < N; i++) v[i] = at + i < end ? to_float(row[at + i]) : pad;
+}
+
+/* Puts 'pad' after the first 'count' of v: the last pack of a row whose memory is longer. */
+template <int N> static __device__ __forceinline__ void pack_end(float *v, int64_t count, float pad) {
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        if (i >= count) v[i] = pad;
 }
 
 template <bool WHOLE, int N, typename X>

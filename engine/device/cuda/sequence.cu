@@ -67,7 +67,7 @@ static __device__ __forceinline__ void row_move(const struct rows_call &a, int64
         }
         if (a.kind == ROWS_SPREAD)
             for (int i = 0; i < N; i++) v[i] /= (float)a.positions;
-        pack_store<WHOLE, N>((Y *)a.y + r * a.width, at, a.width, v);
+        pack_store<WHOLE, N>((Y *)a.y + r * a.y_ld, at, a.width, v);
     }
 }
 
@@ -83,8 +83,10 @@ template <typename X, typename Y> static cudaError_t rows_of(const struct rows_c
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t rows_move(const struct rows_call *r, cudaStream_t stream) {
-    return BY_TYPES(r->from, r->to, rows_of, r, stream);
+extern "C" cudaError_t rows_move(const struct rows_call *given, cudaStream_t stream) {
+    struct rows_call r = *given;
+    if (!r.y_ld) r.y_ld = r.width;
+    return BY_TYPES(r.from, r.to, rows_of, &r, stream);
 }
 
 /* ---- sums over samples: a pack of columns a thread --------------------------------------------- */

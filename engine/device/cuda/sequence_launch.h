@@ -22,6 +22,7 @@ struct rows_call {
     const void *x;
     const float *w;
     void *y;
+    int64_t y_ld;       /* from row to row of it; 0: width */
     const float *token; /* 'fault' becomes fault_code, unless it is something already, at one that is none of 0, 1,
                            ..., vocabulary - 1, which counts as 0; NULL: it is not reported */
     int64_t vocabulary;

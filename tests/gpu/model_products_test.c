@@ -1,0 +1,109 @@
+/* Products whose rows begin anywhere are slow on a GPU: every row of every factor and result, in each model of the zoo,
+ * must begin at a multiple of 16 bytes. What the library is told of each matrix is looked at; nothing is computed. */
+#include "tests/gpu/gpu.h"
+#include "tests/unit/model_fixture.h"
+
+#include "engine/device/cuda/matmul.h"
+#include "engine/model/graph_plan.h"
+
+static struct cublaslt_library real;
+static int matrices, slow, known;
+static int64_t known_row; /* the length of rows that are known to be slow; 0: there are none */
+static char words[256];   /* the last slow one */
+
+static cublasStatus_t layout_create(cublasLtMatrixLayout_t *out, cudaDataType_t type, uint64_t rows, uint64_t cols,
+                                    int64_t ld) {
+    matrices++;
+    if (ld * (type == CUDA_R_32F ? 4 : 2) % MATMUL_ALIGNMENT) {
+        slow += ld != known_row;
+        known += ld == known_row;
+        snprintf(words, sizeof words, "a matrix of %lld rows of %lld, %lld apart", (long long)cols, (long long)rows,
+                 (long long)ld);
+    }
+    return real.MatrixLayoutCreate(out, type, rows, cols, ld);
+}
+
+static struct device *watched_open(void) {
+    struct device *dev = gpu_open(0);
+    if (blaslt.MatrixLayoutCreate != layout_create) real = blaslt; /* else a test before has failed */
+    blaslt.MatrixLayoutCreate = layout_create;
+    matrices = slow = 0;
+    return dev;
+}
+
+static void watched_close(struct device *dev) {
+    blaslt = real;
+    dev->ops->close(dev);
+}
+
+static void plan_model(const struct zoo_model *zoo, struct device *dev, enum precision precision) {
+    struct pool *pool;
+    struct zoo_about about;
+    struct model *m;
+    struct plan *plan;
+    char *report;
+    assert_ok(pool_create(&pool));
+    assert_ok(zoo_about(zoo, pool, &about));
+    if (model_try(zoo->name, &about.input, about.classes, &m, &report) != ERR_NONE)
+        fail_msg("%s: %s %s", zoo->name, error_message(), report);
+    const struct model_part whole = model_part(m, 0, m->nnodes);
+    const struct plan_work work = {.m = m, .part = &whole, .dev = dev, .precision = precision, .stretches = 1};
+    assert_ok(plan_create(&work, &(struct segments){1, {0, 2}}, &plan));
+    plan_free(plan);
+    model_free(m);
+    free(report);
+    pool_free(pool);
+}
+
+/* LeNet's second layer but one gives 84 numbers, which in two bytes each are no whole packs of 16: its last two products
+ * have so few numbers that their time is that of a launch. */
+static int64_t known_row_of(const char *name, enum precision precision) {
+    return !strcmp(name, "lenet") && precision == PRECISION_BF16 ? 84 : 0;
+}
+
+static void rows_of_products_are_aligned(void **state) {
+    static const enum precision precisions[] = {PRECISION_F32, PRECISION_BF16};
+    struct device *dev = watched_open();
+    int count;
+    const struct zoo_model *zoo = zoo_models(&count);
+    (void)state;
+    for (int i = 0; i < 2 * count; i++) {
+        const struct zoo_model *z = &zoo[i / 2];
+        const char *precision = i % 2 ? "bf16" : "f32";
+        known_row = known_row_of(z->name, precisions[i % 2]), slow = known = 0;
+        plan_model(z, dev, precisions[i % 2]);
+        if (slow) fail_msg("%s in %s: %d slow matrices; the last is %s", z->name, precision, slow, words);
+        if (known_row && !known) fail_msg("%s in %s: what is known to be slow is no more", z->name, precision);
+    }
+    known_row = 0;
+    print_message("%d matrices of %d models\n", matrices, count);
+    assert_true(matrices > 9 * count);
+    watched_close(dev);
+}
+
+/* The check sees what it is for: the last layer of GPT-2 with rows as plain C has them. */
+static void a_row_that_begins_anywhere_is_seen(void **state) {
+    const struct op_desc head = {
+        .kind = OP_LINEAR, .n = 2, .x = {2, {3, 768}}, .y = {2, {3, 50257}}, .precision = PRECISION_BF16};
+    struct device *dev = watched_open();
+    (void)state;
+    for (int aligned = 0; aligned < 2; aligned++) {
+        struct op_desc d = head;
+        struct op *op = NULL;
+        slow = 0;
+        d.y_layout = aligned ? LAYOUT_ALIGNED : LAYOUT_PLAIN;
+        assert_ok(op_create(dev, &d, &op));
+        assert_int_equal(slow, aligned ? 0 : 3); /* y, and dy in the products for dx and dw */
+        op_free(op);
+    }
+    assert_string_equal(words, "a matrix of 6 rows of 50257, 50257 apart");
+    watched_close(dev);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_of_products_are_aligned),
+        cmocka_unit_test(a_row_that_begins_anywhere_is_seen),
+    };
+    return gpu_run_tests(tests);
+}

@@ -75,12 +75,18 @@ static void simulate_add_way(const struct simulate_options *o, struct way w, str
         if (scheme_is_known(w.scheme) && *n < WAYS) out[(*n)++] = w;
 }
 
+/* Whether a way is tried where no mode is named: stages are where they are configured. */
+static bool simulate_is_usual(const struct run_config *c, const struct mode_way *way) {
+    const struct exchange_plan *plan = &way->share->plan;
+    return (!plan->staged || c->sharing.plan.staged) && !run_cuts_matrices(c, plan);
+}
+
 static int simulate_ways_of(const struct simulate_options *o, const struct run_config *c, struct way *out) {
     int n = 0, nmodes;
     const struct mode_row *const *modes = mode_kinds(&nmodes);
     for (int m = 0; m < nmodes; m++)
         for (const struct mode_way *way = modes[m]->ways; way->name && o->modes[m]; way++)
-            if (modes[m]->place != PLACE_ALONE && (!way->share->plan.staged || o->named || c->sharing.plan.staged) &&
+            if (modes[m]->place != PLACE_ALONE && (o->named || simulate_is_usual(c, way)) &&
                 simulate_is_asked(o, c, modes[m], way))
                 simulate_add_way(o, (struct way){modes[m], way, SCHEMES, 0}, out, &n);
     return n;

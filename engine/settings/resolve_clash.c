@@ -71,7 +71,7 @@ enum error resolve_numbers(struct resolve *r) {
         "optimizer '{optimizer.name}' works on matrices in the host's memory, but devices are '{devices}' ({at "
         "devices})\nuse adamw, or devices: cpu:N");
     resolve_clash(
-        r, whole && c->sharing.plan.update == UPDATE_BY_OWNERS && c->sharing.stages < 2, "optimizer.name",
+        r, run_cuts_matrices(c, &c->sharing.plan), "optimizer.name",
         "optimizer '{optimizer.name}' works on whole matrices, but mode '{mode}' ({at mode}) cuts them among ranks "
         "here\nuse mode ddp without optimizer.shard, mode dp with a server that is not sharded, or another optimizer");
     resolve_clash(r, unable && c->precision == PRECISION_FP16, "precision",

@@ -83,6 +83,10 @@ MUST_CHECK enum error run_settings_load(const struct run_ask *ask, struct run_se
  * is wrong goes to e. */
 MUST_CHECK enum error run_settings_from(struct node *tree, const struct run_ask *ask, struct run_settings *out,
                                         struct config_errors *e);
+/* Whether a way to share the update cuts matrices that the optimizer works on as a whole: that way is not possible. */
+static inline bool run_cuts_matrices(const struct run_config *c, const struct exchange_plan *p) {
+    return optim_of(&c->optimizer.kind)->whole && p->update == UPDATE_BY_OWNERS && !p->staged;
+}
 /* Ranks of the run, or of this node: devices, and servers that stand apart from them. */
 static inline int run_all_ranks(const struct run_config *c) {
     return c->devices.count + c->sharing.servers;

@@ -128,7 +128,7 @@ static void advise_add_mode(struct ways *w, struct advise_way one, int mode, boo
         bool staged = way_is_staged(&one.way);
         if (one.bucket && (staged || way_sharing(&one.way, w->ask->config).cut.cap)) continue;
         bool cut = way->share->plan.update == UPDATE_BY_OWNERS;
-        if (cut && !way->share->plan.staged && optim_of(&w->ask->config->optimizer.kind)->whole) continue;
+        if (run_cuts_matrices(w->ask->config, &way->share->plan)) continue;
         if (!way->order || one.devices < way->servers + (one.devices > 1 ? 2 : 1) ||
             (cut && advise_adds_in_ring(w->ask)))
             continue;

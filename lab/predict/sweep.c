@@ -116,6 +116,11 @@ enum error sweep_try(const struct measured_step *m, const struct way *w, const s
     plan.scheme = w->scheme;
     plan.overlap = p->overlap >= 0 ? p->overlap : w->mode->overlaps(p->config);
     plan.streams = how.streams && plan.overlap;
+    if (run_cuts_matrices(p->config, &plan.moves))
+        return FAIL(ERR_CONFIG,
+                    "optimizer %s works on whole matrices, but mode %s (%s) cuts them among ranks\n"
+                    "ask for other modes, or with --set optimizer=adamw",
+                    optim_of(&p->config->optimizer.kind)->section.name, w->mode->name, w->of->name);
     struct step_shape *shape = malloc(sizeof *shape);
     if (!shape) return FAIL(ERR_MEMORY, "cannot allocate a step");
     double memory = 0;

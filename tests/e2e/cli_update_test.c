@@ -238,6 +238,12 @@ static void muon_has_whole_matrices(void **state) {
     run_at(&other, &places[0], "optimizer={name: adamw, lr: 0.01, clip: 0.5, betas: [0.9, 0.95]}", place_dir("adamw"),
            "checkpoint=off");
     assert_string_not_equal(program_string(&other, "weights_sha256"), program_string(&control, "weights_sha256"));
+    const char *dir = place_dir("simulated");
+    run_at(&other, &places[0], muon, dir, "checkpoint=off");
+    program_run(&other, 60, "simulate", dir + strlen("log.dir="), "--devices", "2", NULL);
+    assert_true(other.code == 0 && strstr(other.out, "ddp") && !strstr(other.out, "fsdp"));
+    program_run(&other, 60, "simulate", dir + strlen("log.dir="), "--devices", "2", "--mode", "ps", NULL);
+    assert_true(other.code == 78 && strstr(other.err, "optimizer muon works on whole matrices"));
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         program_run(&other, 60, "run", "--set", muon, "--set", cuts[i][0], "--set", cuts[i][1], "--set", cuts[i][2],
                     "--set", "data={set: digits, train: 300, val: 70}", "--set", place_dir("refused"), NULL);

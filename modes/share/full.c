@@ -66,7 +66,7 @@ static enum error units_open(struct mode *m) {
     const struct trainer *t = m->t;
     void *memory;
     bool stay = t->arena.leaving > 1 || t->feed.nlaps * t->config->batch.accumulate > 1 || t->tensors.frozen;
-    if (stay || !m->how->overlap) return ERR_NONE;
+    if (stay || t->feed.members || !m->how->overlap) return ERR_NONE;
     size_t n = (size_t)m->cut->count;
     TRY(memory_alloc(n * sizeof *m->slots->unit, &memory));
     m->slots->unit = memory;

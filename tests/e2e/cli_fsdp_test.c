@@ -70,6 +70,23 @@ static void the_bits_of_many_units(void **state) {
     }
 }
 
+/* All shards of a rank go through a layer together, and their gradients are added after it. */
+static void the_bits_of_batches_that_are_normalized_together(void **state) {
+    static const char *const net[] = {"data={set: shapes, train: 64, val: 10}",
+                                      "model=resnet20",
+                                      "batch={size: 32, shards: 8}",
+                                      "threads=1",
+                                      "train=3st",
+                                      "eval=off",
+                                      "sync_batchnorm=true",
+                                      "optimizer={name: sgd, clip: 1}",
+                                      NULL};
+    (void)state;
+    program_train(&other, net, SETS("mode=single", "devices=cpu:1"));
+    program_train(&p, net, SETS("mode=fsdp", "devices=cpu:4", "fsdp={reshard: never, unit: 16KB}"));
+    program_assert_same(&other, &p, "sync_batchnorm");
+}
+
 /* The head shares its weights with the first layer, which other layers stand between. */
 static void tied_weights(void **state) {
     static const char *const gpt[] = {"model={zoo: gpt-mini, depth: 2, width: 32, heads: 2}",
@@ -208,6 +225,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_of_one_device),
         cmocka_unit_test(the_bits_of_many_units),
+        cmocka_unit_test(the_bits_of_batches_that_are_normalized_together),
         cmocka_unit_test(tied_weights),
         cmocka_unit_test(exchanges_are_those_of_the_plan),
         cmocka_unit_test(less_memory),

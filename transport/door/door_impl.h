@@ -11,7 +11,6 @@ struct guest { /* a connection */
     enum phase phase;
     bool known;           /* no stranger */
     bool ended;           /* the other end has hung up: nothing comes after what is there */
-    bool bare;            /* its first bytes are a message's */
     enum guest_then then; /* of REPLIES */
     int64_t came, due;    /* due: when its time is over, or it wakes; INT64_MAX: never */
     struct talk talk;

@@ -131,33 +131,24 @@ static bool guest_come(struct guest *g) {
     size_t record = TLS_RECORD_HEAD + (n < TLS_RECORD_HEAD ? 0 : tls_record_rest(first));
     if (record > sizeof first) return guest_stop(g, EMSGSIZE);
     if ((size_t)n < record) return guest_stop(g, g->ended ? ECONNRESET : EAGAIN);
-    g->bare = (size_t)n >= sizeof(struct door_head) && !memcmp(first, &(uint32_t){DOOR_MAGIC}, sizeof(uint32_t));
     g->phase = SHAKES;
     bool good = talk_begin(&g->talk, g->talk.fd, g->door->key, false) == ERR_NONE && guest_listen(g);
     if (!good) guest_leave(g);
     return good;
 }
 
-/* To a rank or node without a key, which does not speak TLS, the refusal is as plain as its message. */
-static bool guest_refuse_bare(struct guest *g, bool garbage) {
+/* TLS has said to the other end what is wrong, as far as that end speaks it. */
+static bool guest_shake(struct guest *g) {
     uint8_t rest[STRANGER_BYTES];
-    bool bare = garbage && g->bare;
-    guest_warn(g, !garbage ? "which has another token" : bare ? "which has no token" : "which sent garbage");
-    const struct door_head head = door_head(DOOR_REFUSED, sizeof head);
-    if (bare) tls_write_bare(g->talk.tls, &head, sizeof head);
+    int err = talk_shake(&g->talk);
+    if (err && err != EKEYREJECTED && err != EPROTO) return guest_stop(g, err);
+    g->phase = err ? REPLIES : LISTENS;
+    if (!err && *g->door->key) guest_known(g);
+    if (!err) return true;
+    guest_warn(g, err == EPROTO ? "which sent garbage" : "which has another token, or none");
     (void)!recv(g->talk.fd, rest, sizeof rest, 0); /* a stream that is closed with unread bytes may lose those sent */
     g->talk.done = g->talk.total;
     g->then = GUEST_LEAVES;
-    g->phase = REPLIES;
-    return true;
-}
-
-static bool guest_shake(struct guest *g) {
-    int err = talk_shake(&g->talk);
-    if (err == EKEYREJECTED || err == EPROTO) return guest_refuse_bare(g, err == EPROTO);
-    if (err) return guest_stop(g, err);
-    g->phase = LISTENS;
-    if (*g->door->key) guest_known(g);
     return true;
 }
 

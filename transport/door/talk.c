@@ -9,7 +9,6 @@
 enum error talk_begin(struct talk *t, int fd, const char *key, bool dialed) {
     t->fd = fd;
     t->dialed = dialed;
-    t->sealed = *key != '\0';
     t->head_done = 0;
     return tls_create(key, dialed, &t->tls);
 }
@@ -69,7 +68,6 @@ static int record_advance(struct talk *t, const uint8_t *bytes, size_t n) {
 }
 
 static size_t bytes_wanted(const struct talk *t) {
-    if (!t->sealed) return t->total - t->done;
     return t->head_done < TLS_RECORD_HEAD ? TLS_RECORD_HEAD - t->head_done : t->rest;
 }
 
@@ -80,7 +78,7 @@ static int talk_receive(struct talk *t) {
     if (n <= 0) return n ? errno : ECONNRESET;
     if ((size_t)n > t->most) return EMSGSIZE;
     t->most -= (size_t)n;
-    int err = t->sealed ? record_advance(t, bytes, (size_t)n) : 0;
+    int err = record_advance(t, bytes, (size_t)n);
     if (err) return err;
     return tls_put(t->tls, bytes, (size_t)n) ? 0 : ENOMEM;
 }

@@ -1,4 +1,4 @@
-/* One end of a connection between a door (door.h) and who visits it (visit.h): messages, in TLS where there is a key, over
+/* One end of a connection between a door (door.h) and who visits it (visit.h): messages, in TLS, over
  * a socket whose calls do not wait. Never a byte is received beyond what is wanted, since the stream may be kept for
  * something else afterwards.
  *
@@ -16,7 +16,7 @@ struct stream { /* that was kept: its bytes are the owner's from here on */
 struct talk {
     int fd; /* -1: none */
     struct tls *tls;
-    bool dialed, sealed; /* sealed: records of TLS come, else the bytes of messages */
+    bool dialed; /* by this process */
     uint8_t *message;
     size_t room, done, total; /* bytes: of its memory; that have come, or are in the hands of tls, of how many */
     size_t most;              /* bytes that may still come */

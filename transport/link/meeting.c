@@ -126,12 +126,6 @@ enum error meeting_extend_sparse(struct meeting *m, size_t bytes) {
     return longer && ftruncate(m->fd, (off_t)bytes) != 0 ? meeting_fail_share(bytes, errno) : ERR_NONE;
 }
 
-/* The fixed part, filled up to the pipes. */
-static enum error meeting_extend_fixed(struct meeting *m, const struct board *plan) {
-    TRY(meeting_extend(m, plan->pipes));
-    return meeting_extend_sparse(m, plan->end);
-}
-
 enum error meeting_map(struct meeting *m, size_t bytes) {
     if (bytes <= m->mapped) return ERR_NONE;
     TRY(meeting_check_reserved(m, bytes)); /* another rank may have more */
@@ -171,7 +165,8 @@ static enum error meeting_start(int size, int fd, struct meeting **out) {
     enum error err;
     TRY(meeting_new(fd, size, &m));
     struct board plan = board_plan(size);
-    TRY_GOTO(err, meeting_extend_fixed(m, &plan), failed);
+    TRY_GOTO(err, meeting_extend(m, plan.pipes), failed);
+    TRY_GOTO(err, meeting_extend_sparse(m, plan.end), failed);
     TRY_GOTO(err, meeting_map(m, plan.end), failed);
     m->board = (struct board *)m->base;
     *m->board = plan;

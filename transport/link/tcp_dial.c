@@ -21,15 +21,10 @@ static int64_t dial_latest(const struct dialing *d) {
     return hello < d->deadline ? hello : d->deadline;
 }
 
-static enum error fail_refused(const struct dialing *d) {
-    return FAIL(ERR_PEER, "%s does not hold this run's token\nall ranks need the same run.token", d->where);
-}
-
 static enum error dial_check_welcome(const struct dialing *d, const struct door_head *head) {
     if (head->version != DOOR_VERSION)
         return FAIL(ERR_MISMATCH, "%s speaks version %u of the link, this rank %d", d->where, (unsigned)head->version,
                     DOOR_VERSION);
-    if (head->kind == DOOR_REFUSED) return fail_refused(d);
     return head->kind ? FAIL(ERR_PEER, "%s did not understand (%u)", d->where, (unsigned)head->kind) : ERR_NONE;
 }
 
@@ -43,7 +38,8 @@ static enum error dial_once(struct dialing *d, const struct hello *h, struct str
     memcpy(message, &hello, sizeof hello);
     *rv = visit_connect(&d->talk, d->at, port_key(d->params->port), dial_latest(d));
     if (!*rv) *rv = visit_ask(&d->talk, DOOR_STRANGER_MAX, dial_latest(d), &head);
-    if (*rv == EKEYREJECTED) return fail_refused(d);
+    if (*rv == EKEYREJECTED)
+        return FAIL(ERR_PEER, "%s does not hold this run's token\nall ranks need the same run.token", d->where);
     if (*rv == EPROTO) return FAIL(ERR_PEER, "%s: the program that listens there is not a rank", d->where);
     if (*rv) return ERR_NONE;
     TRY(dial_check_welcome(d, &head));

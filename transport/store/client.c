@@ -60,20 +60,18 @@ static enum error address_find(struct store *s, bool *there, char why[128]) {
 
 /* All of the host's addresses, once, each for 'most' ns. why: what the last one said that had its time. */
 static int line_dial_all(struct store *s, int64_t most, int64_t deadline, char why[128]) {
-    struct endpoint at[ENDPOINTS_MAX];
+    struct endpoint at[ENDPOINTS_MAX], there;
     int count = 0, rv = ECONNREFUSED;
     if (address_resolve(&s->address, at, &count) != ERR_NONE) snprintf(why, 128, "%s", error_message());
     for (int i = 0; i < count && rv; i++) {
         int64_t latest = clock_ns() + most;
         rv = visit_connect(&s->line, &at[i], s->key, deadline < latest ? deadline : latest);
         bool cut = rv == ETIMEDOUT && *why && clock_ns() >= deadline;
-        if (rv && !cut) snprintf(why, 128, "%s", strerror(rv));
+        bool silent = rv == ETIMEDOUT && endpoint_of(s->line.fd, true, &there);
+        if (rv && !cut)
+            snprintf(why, 128, "%s", silent ? "what listens there does not answer like a store" : strerror(rv));
     }
     return rv;
-}
-
-static enum error fail_refused(const struct store *s) {
-    return FAIL(ERR_CONFIG, "the store %s refused the token\nall members need the token of its server", s->url);
 }
 
 static enum error fail_foreign(const struct store *s) {
@@ -81,10 +79,6 @@ static enum error fail_foreign(const struct store *s) {
                 "the store %s is not this user's, on this host\nmembers of several users or hosts need a secret in "
                 "common: export ENGINE_TOKEN=$(openssl rand -hex 16)",
                 s->url);
-}
-
-static enum error fail_no_store(const struct store *s) {
-    return FAIL(ERR_PEER, "at %s there is no store of this program", s->url);
 }
 
 /* Again and again until the server is there. One that has answered, and whose port nobody has any more, has ended. */
@@ -99,8 +93,9 @@ static enum error line_dial(struct store *s, int64_t deadline) {
         if (s->server_number && (rv == ECONNREFUSED || rv == ENOENT))
             return FAIL(ERR_PEER, "the store %s was lost: its server has ended", s->url);
         if (rv == ETIMEDOUT && most < LONGEST_DIAL) most *= 2;
-        if (rv == EKEYREJECTED && !s->file) return fail_refused(s);
-        if (rv == EPROTO && !s->file) return fail_no_store(s);
+        if (rv == EKEYREJECTED && !s->file)
+            return FAIL(ERR_CONFIG, "the store %s refused the token\nall members need the token of its server", s->url);
+        if (rv == EPROTO && !s->file) return FAIL(ERR_PEER, "at %s there is no store of this program", s->url);
         if (clock_ns() - told < 5000000000) continue;
         told = clock_ns();
         log_info("waiting for the store %s (%s): %s", s->url, text_of_seconds(clock_seconds(told - began), time), why);
@@ -117,7 +112,6 @@ static enum error fail_status(const struct store *s, const struct door_head *hea
         return FAIL(ERR_CONFIG,
                     "the store %s speaks version %u, this program version %d\nstart the same program everywhere",
                     s->url, head->version, DOOR_VERSION);
-    if (head->kind == DOOR_REFUSED) return fail_refused(s);
     if (head->kind == DOOR_FOREIGN) return fail_foreign(s);
     return FAIL(ERR_PEER, "the store %s did not understand (%u)", s->url, head->kind);
 }
@@ -135,7 +129,7 @@ static enum error line_ask(struct store *s, uint32_t kind, const struct request 
     wire_write_request(&asked, q, message);
     *lost = visit_ask(&s->line, WIRE_MAX, deadline + more, &head);
     if (*lost) return ERR_NONE;
-    if (head.version != DOOR_VERSION || head.kind >= DOOR_REFUSED) return fail_status(s, &head);
+    if (head.version != DOOR_VERSION || head.kind >= DOOR_OTHER) return fail_status(s, &head);
     return wire_read_reply(s->line.message, head.bytes, a)
                ? ERR_NONE
                : FAIL(ERR_PEER, "a reply that the store %s cannot have given", s->url);
@@ -169,10 +163,8 @@ static enum error line_open(struct store *s, int64_t deadline, int *lost) {
 }
 
 static enum error fail_lost(const struct store *s, const struct request *q, int lost) {
-    if (!s->server_number && lost == EPROTO) return fail_no_store(s);
-    if (!s->server_number)
-        return FAIL(ERR_TIMEOUT, "the program at %s does not answer like a store: %s", s->url, strerror(lost));
-    return FAIL(ERR_TIMEOUT, "the store %s did not answer in time (the key '%s'): %s", s->url, q->key, strerror(lost));
+    return FAIL(ERR_TIMEOUT, "the store %s did not answer in time (%s%s%s): %s", s->url,
+                q ? "the key '" : "its greeting", q ? q->key : "", q ? "'" : "", strerror(lost));
 }
 
 /* q NULL: only opens a line. */
@@ -187,7 +179,7 @@ static enum error server_ask(struct store *s, const struct request *q, int64_t d
         if (!err && !lost) return ERR_NONE;
         talk_end(&s->line);
         if (err) return err;
-    } while (lost != ETIMEDOUT && (s->server_number || lost != EPROTO) && visit_pause(&pause, deadline));
+    } while (lost != ETIMEDOUT && visit_pause(&pause, deadline));
     return fail_lost(s, q, lost);
 }
 

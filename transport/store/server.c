@@ -116,18 +116,14 @@ static const struct door_ops ops = {
     .woken = on_woken,
 };
 
-static enum error server_start(struct server *s, struct endpoint *at, const char *key) {
-    TRY(random_bytes(&s->number, sizeof s->number));
-    TRY(table_create(&s->table));
-    return door_open(&(struct door_params){.ops = &ops, .user = s, .key = key, .ours = true}, at, &s->door);
-}
-
 enum error server_open(struct endpoint *at, const char *key, const char *run, struct server **out) {
     void *memory;
     TRY(memory_alloc(sizeof(struct server), &memory));
     struct server *s = memory;
     snprintf(s->run, sizeof s->run, "%s", run ? run : "");
-    enum error err = server_start(s, at, key);
+    enum error err = random_bytes(&s->number, sizeof s->number);
+    if (!err) err = table_create(&s->table);
+    if (!err) err = door_open(&(struct door_params){.ops = &ops, .user = s, .key = key, .ours = true}, at, &s->door);
     if (err)
         server_close(s);
     else

@@ -2,7 +2,6 @@
 #include "transport/group.h"
 #include "transport/carrier/carrier.h"
 #include "transport/core.h"
-#include "transport/group.h"
 #include "transport/link/meeting.h"
 
 #include <math.h>

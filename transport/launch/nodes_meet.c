@@ -66,10 +66,6 @@ static enum error nodes_new_pool(struct nodes *n) {
     return pool_create(&n->pool);
 }
 
-static enum error round_set(struct nodes *n, const char *text) {
-    return store_set(n->store, "round", text, strlen(text));
-}
-
 /* ---- a round that is over elsewhere ---- */
 
 void nodes_tell_failure(struct nodes *n) {
@@ -120,8 +116,9 @@ static void failure_linger(const struct nodes *n) {
 /* Those that wait to be taken in hear that they will not be. */
 void nodes_close(struct nodes *n) {
     if (!n) return;
+    static const char ended[] = NODES_END "the run has ended without this node";
     bool told = n->p->index == 0 && n->p->nodes_max > 1 && nodes_wait(n->store) &&
-                round_set(n, "end the run has ended without this node") == ERR_NONE;
+                store_set(n->store, "round", ended, sizeof ended - 1) == ERR_NONE;
     if (told) clock_nap(HEAR_NS);
     if (n->p->index == 0) failure_linger(n);
     store_close(n->store);
@@ -188,7 +185,7 @@ static enum error round_begin(struct nodes *n, struct nodes_loss *loss, const ch
     TRY(nodes_choose(n, loss, &list));
     *text = nodes_end(list) ? list : pool_printf(n->pool, "%08x-%d%s", (unsigned)n->instance, n->rounds++, list);
     if (!*text) return ERR_MEMORY;
-    TRY(round_set(n, *text));
+    TRY(store_set(n->store, "round", *text, strlen(*text)));
     if (nodes_end(*text) && n->count > 1) clock_nap(HEAR_NS);
     return ERR_NONE;
 }

@@ -15,12 +15,6 @@ struct dialing {
     char where[NAME_MAX_BYTES + ADDRESS_MAX + 8]; /* "rank 1 (hostA) at tcp://..." */
 };
 
-/* When what is begun now has to be done. */
-static int64_t dial_latest(const struct dialing *d) {
-    int64_t hello = clock_ns() + DOOR_SECONDS * 1000000000LL;
-    return hello < d->deadline ? hello : d->deadline;
-}
-
 static enum error dial_check_welcome(const struct dialing *d, const struct door_head *head) {
     if (head->version != DOOR_VERSION)
         return FAIL(ERR_MISMATCH, "%s speaks version %u of the link, this rank %d", d->where, (unsigned)head->version,
@@ -34,10 +28,11 @@ static enum error dial_once(struct dialing *d, const struct hello *h, struct str
     if (!message) return FAIL(ERR_MEMORY, "out of memory while reaching %s", d->where);
     struct hello hello = *h;
     struct door_head head;
+    int64_t hangs_up = clock_after(DOOR_SECONDS), latest = hangs_up < d->deadline ? hangs_up : d->deadline;
     hello.dialed = clock_ns();
     memcpy(message, &hello, sizeof hello);
-    *rv = visit_connect(&d->talk, d->at, port_key(d->params->port), dial_latest(d));
-    if (!*rv) *rv = visit_ask(&d->talk, DOOR_STRANGER_MAX, dial_latest(d), &head);
+    *rv = visit_connect(&d->talk, d->at, port_key(d->params->port), latest);
+    if (!*rv) *rv = visit_ask(&d->talk, DOOR_STRANGER_MAX, latest, &head);
     if (*rv == EKEYREJECTED)
         return FAIL(ERR_PEER, "%s does not hold this run's token\nall ranks need the same run.token", d->where);
     if (*rv == EPROTO) return FAIL(ERR_PEER, "%s: the program that listens there is not a rank", d->where);

@@ -42,17 +42,10 @@ static inline struct hello hello_of(const struct link_params *p, int to, uint32_
                           .ciphers = seal_ciphers()};
 }
 const char *port_key(const struct port *p);
-/* A group that a port serves. All is the port's while it is served, but the caller's memory. */
-struct port_group {
-    uint64_t group;
-    /* Gets every stream of the group, those that came before port_serve, too, and owns it. Waits for nothing: it is
-     * called under the door's lock, from any thread. */
-    void (*came)(void *user, const struct hello *h, const struct stream *s);
-    void *user;
-    struct port_group *next;
-};
-void port_serve(struct port *p, struct port_group *g);
-void port_unserve(struct port *p, struct port_group *g);
+struct tcp;
+/* From here on tree_came gets every stream of the link's group, those that came before, too. */
+void port_serve(struct port *p, struct tcp *t);
+void port_unserve(struct port *p, const struct tcp *t);
 /* Opens the stream of that hello, but for the time, which is set: waits for the peer's port until clock_ns() is 'deadline', never for a thread of the
  * peer. */
 MUST_CHECK enum error tcp_dial(const struct link_params *p, const struct hello *h, int64_t deadline,
@@ -99,7 +92,6 @@ struct tcp_frame {
     uint8_t seal[SEAL_BYTES]; /* of what stands before it */
 };
 
-struct tcp;
 struct tcp_line { /* a stream, and how its directions are sealed */
     int fd;
     int64_t dialed;        /* of the hello */
@@ -185,8 +177,8 @@ struct tcp {
     void *carried;                       /* another's own */
     _Atomic bool opened;                 /* the caller's callbacks may be asked */
     struct tcp_lane lane[ALL_LANES];
-    struct port_group served;
-    int arrivals; /* an epoll of the streams on which messages by tags come; -1: none */
+    struct tcp *next; /* of those that the port serves */
+    int arrivals;     /* an epoll of the streams on which messages by tags come; -1: none */
 
     /* The control thread (tcp_control.c), and its own. */
     pthread_t control;
@@ -285,6 +277,8 @@ bool tcp_left(struct link *l, int rank);
     .arrival = tcp_arrival, .poke = tcp_poke, .left = tcp_left
 
 /* ---- tcp_tree.c ---- */
+/* A stream of the group, which is the link's or closed. Waits for nothing: it is called under the door's lock. */
+void tree_came(struct tcp *t, const struct hello *h, const struct stream *s);
 MUST_CHECK enum error tree_open(struct tcp *t); /* waits until all ranks have joined */
 void tree_close(struct tcp *t);
 /* With the mutex. */

@@ -11,7 +11,6 @@
  * the next one. It ends without a byte, and the one that was dialed last has the place: a stream on which nothing has
  * come is believed neither in its end nor in its being the only one. */
 #include "engine/base/clock.h"
-#include "engine/base/memory.h"
 #include "transport/link/tcp_impl.h"
 
 #include <errno.h>

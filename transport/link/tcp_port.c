@@ -17,7 +17,7 @@ struct kept {
 struct port {
     struct door *door;
     char address[ADDRESS_MAX], key[SECRET_SIZE];
-    struct port_group *groups; /* these and 'kept' under the door's lock */
+    struct tcp *served; /* these and 'kept' under the door's lock */
     struct kept *kept;
 };
 
@@ -63,10 +63,10 @@ static void kept_add(struct port *p, const struct hello *h, const struct stream 
 static void port_on_keep(void *user, struct guest *g, const struct stream *s) {
     struct port *p = user;
     const struct hello *h = guest_own(g);
-    const struct port_group *served = p->groups;
-    while (served && served->group != h->group) served = served->next;
-    if (served)
-        served->came(served->user, h, s);
+    struct tcp *t = p->served;
+    while (t && t->link.params.group != h->group) t = t->next;
+    if (t)
+        tree_came(t, h, s);
     else
         kept_add(p, h, s);
 }
@@ -123,26 +123,26 @@ void port_close(struct port *p) {
     memory_free(p);
 }
 
-void port_serve(struct port *p, struct port_group *g) {
+void port_serve(struct port *p, struct tcp *t) {
     door_lock(p->door);
-    g->next = p->groups;
-    p->groups = g;
+    t->next = p->served;
+    p->served = t;
     for (struct kept **at = &p->kept, *k; (k = *at);) {
-        if (k->hello.group != g->group) {
+        if (k->hello.group != t->link.params.group) {
             at = &k->next;
             continue;
         }
         *at = k->next;
-        g->came(g->user, &k->hello, &k->stream);
+        tree_came(t, &k->hello, &k->stream);
         memory_free(k);
     }
     door_unlock(p->door);
 }
 
-void port_unserve(struct port *p, struct port_group *g) {
+void port_unserve(struct port *p, const struct tcp *t) {
     door_lock(p->door);
-    struct port_group **at = &p->groups;
-    while (*at && *at != g) at = &(*at)->next;
-    if (*at) *at = g->next;
+    struct tcp **at = &p->served;
+    while (*at && *at != t) at = &(*at)->next;
+    if (*at) *at = t->next;
     door_unlock(p->door);
 }

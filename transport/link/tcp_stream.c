@@ -7,7 +7,6 @@
  * So ranks in a circle do not wait for each other, however long the messages and however small the kernel's buffers
  * are. Bytes are sealed, or encrypted into a piece of the lane's, just before they leave, and checked just after they
  * have come, so that they are still in a cache. */
-#include "engine/base/memory.h"
 #include "transport/link/tcp_impl.h"
 
 #include <errno.h>

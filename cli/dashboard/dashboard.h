@@ -4,7 +4,8 @@
  * other processes; of a folder of them each question but the first two says which one is meant: run=ID.
  *
  *   GET /                     the page; it needs nothing else
- *   GET /api/runs             of a folder: the table of 'engine runs', as JSON
+ *   GET /api/runs?since=N     of a folder: the table of 'engine runs', as JSON; of the N in the header Engine-Next of
+ *                             an earlier answer, those rows that have changed since then
  *   GET /api/run              what is run, as JSON
  *   GET /api/ranks            what each rank of this host does, and whether the run has ended
  *   GET /api/metrics?since=N  lines of metrics.jsonl from byte N, whole ones, of bounded size; the

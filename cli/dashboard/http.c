@@ -69,7 +69,7 @@ static bool http_read_query(const char *text, size_t n, struct http_request *out
         if (!more) return true;
         text += first + 1, n -= first + 1;
     }
-    return out->page == HTTP_METRICS && n > 6 && !memcmp(text, "since=", 6) &&
+    return (out->page == HTTP_METRICS || out->page == HTTP_RUNS) && n > 6 && !memcmp(text, "since=", 6) &&
            http_read_since(text + 6, n - 6, &out->since);
 }
 
@@ -96,7 +96,7 @@ static int http_read_first_line(const char *line, size_t n, struct http_request 
     if (memcmp(version, " HTTP/1.", 8) != 0) return 505;
     *wrong = "only GET";
     if (target - line != 3 || memcmp(line, "GET", 3) != 0) return 405;
-    *wrong = "there is /, /api/runs, /api/run, /api/ranks and /api/metrics?since=N";
+    *wrong = "there is /, /api/runs?since=N, /api/run, /api/ranks and /api/metrics?since=N";
     return http_read_target(target + 1, (size_t)(version - target) - 1, out);
 }
 

@@ -41,7 +41,7 @@ char *board_run(const struct run_result *r, int64_t devices, const char *run_dir
 /* ---- dashboard_serve.c: connections ---- */
 struct board_server; /* one thread, a bounded number of connections */
 struct board_answer {
-    int64_t next;    /* METRICS: for Engine-Next; -1: none */
+    int64_t next;    /* METRICS and RUNS: for Engine-Next; -1: none */
     bool last_words; /* when it has been sent, a page has seen the end */
 };
 /* Writes the body of an answer that is no page, and gives its status; on the server's thread. */

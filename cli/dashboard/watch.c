@@ -1,6 +1,6 @@
 /* engine dashboard: the page of a run that has ended, or that another process trains, or of all runs below a folder.
- * Everything is read anew from their files when it is asked for; nothing is kept but the table of a folder, for a
- * moment. */
+ * Everything is read anew from their files when it is asked for; nothing is kept but the table of a folder, in which
+ * rows are read anew when their files have changed. */
 #include "cli/dashboard/impl.h"
 #include "cli/line/cli.h"
 #include "cli/results/runs.h"
@@ -33,15 +33,17 @@ struct board_watch { /* used by the server's thread alone */
 static enum error table_refresh(struct board_watch *w) {
     int64_t now = clock_ns();
     double rest = clock_seconds(w->took) * REST;
+    struct pool *pool;
+    struct listing all;
     if (w->pool && clock_seconds(now - w->read) < (rest > LEAST_REST ? rest : LEAST_REST)) return ERR_NONE;
-    pool_free(w->pool);
-    w->pool = NULL;
-    w->all = (struct listing){0};
-    TRY(pool_create(&w->pool));
-    TRY(runs_list(w->path, true, w->pool, &w->all));
+    TRY(pool_create(&pool));
+    enum error err = runs_list_again(w->path, &w->all, pool, &all);
+    struct pool *old = err == ERR_NONE ? w->pool : pool;
+    if (err == ERR_NONE) w->pool = pool, w->all = all;
+    pool_free(old);
     w->read = clock_ns();
     w->took = w->read - now;
-    return ERR_NONE;
+    return err;
 }
 
 /* Finds a run's folder and its name on the page; false: there is no such run. */
@@ -61,10 +63,12 @@ static bool watch_run_find(struct board_watch *w, const char *id, const char **d
 
 /* ---- answers ---- */
 
-static bool watch_tell_runs(struct board_watch *w, FILE *body) {
+/* All rows, or those that have changed since the version that the page has, if no row has gone meanwhile. */
+static bool watch_tell_runs(struct board_watch *w, int64_t since, struct board_answer *a, FILE *body) {
     struct json j = {0};
     if (table_refresh(w) != ERR_NONE) return false;
-    bool good = runs_json(w->path, &w->all, &j) == ERR_NONE;
+    a->next = w->all.version;
+    bool good = runs_json(w->path, &w->all, since < w->all.since || since > w->all.version ? 0 : since, &j) == ERR_NONE;
     if (good) fprintf(body, "%s\n", j.text);
     json_fini(&j);
     return good;
@@ -110,7 +114,7 @@ static int watch_answer(void *user, const struct http_request *r, struct board_a
     struct board_watch *w = user;
     struct pool *pool;
     const char *dir, *name;
-    if (r->page == HTTP_RUNS) return w->one ? 404 : watch_tell_runs(w, body) ? 200 : 500;
+    if (r->page == HTTP_RUNS) return w->one ? 404 : watch_tell_runs(w, r->since, a, body) ? 200 : 500;
     if (r->page == HTTP_RUN && !w->one && !*r->run) return fputs("{\"folder\":true}\n", body) < 0 ? 500 : 200;
     if (!watch_run_find(w, r->run, &dir, &name)) return 404;
     if (pool_create(&pool) != ERR_NONE) return 500;

@@ -4,6 +4,7 @@
 #include "cli/line/cli.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
+#include "engine/save/run_record.h"
 #include "lab/draw/table.h"
 
 #include <fnmatch.h>
@@ -14,7 +15,7 @@
 #include <unistd.h>
 
 struct runs_options {
-    const char *folder, *mode, *name;
+    const char *folder, *mode, *name, *tag, *untag, *note;
     int sort, state; /* state: -1 is any */
     bool reverse, all, json, csv;
 };
@@ -23,7 +24,7 @@ struct runs_options {
 /* ---- columns ---- */
 
 enum { CELL = 48 };
-enum form { TEXT, STATE, COUNT, STEPS, REAL, LOSS, SHARE, BEST, SECONDS };
+enum form { TEXT, TAGS, STATE, COUNT, STEPS, REAL, LOSS, SHARE, BEST, SECONDS };
 enum whose { RUN = 1, EXPERIMENT = 2, BOTH = 3 };
 
 /* One fact, wherever it is shown: in the table, in JSON, in CSV, as a key to sort by. */
@@ -61,6 +62,8 @@ static const struct column {
     {"verdict", NULL, EXPERIMENT, TEXT, OF(verdict), 0},
     {"runs_done", NULL, EXPERIMENT, COUNT, OF(done), 0},
     {"runs_wanted", NULL, EXPERIMENT, COUNT, OF(wanted), 0},
+    {"tags", "tags", BOTH, TAGS, OF(remark.tags), 10},
+    {"note", NULL, BOTH, TEXT, OF(remark.note), 0},
     {"reason", NULL, BOTH, TEXT, OF(reason), 0},
     {"id", NULL, BOTH, TEXT, OF(id), 0},
 #undef OF
@@ -76,7 +79,7 @@ static const char *runs_state_name(int i) {
 }
 
 static bool runs_is_number(const struct column *c) {
-    return c->form != TEXT && c->form != STATE;
+    return c->form != TEXT && c->form != TAGS && c->form != STATE;
 }
 
 static const char *runs_text_at(const struct column *c, const struct listed *r) {
@@ -120,13 +123,26 @@ static void runs_put_cell(const struct column *c, const struct listed *r, char o
 
 /* ---- for programs ---- */
 
+static void runs_json_tags(const char *key, const char *tags, struct json *j) {
+    json_open(j, key, '[');
+    for (size_t n; *tags; tags += n + (tags[n] == ' ')) {
+        char tag[REMARK_TAG + 1];
+        n = strcspn(tags, " ");
+        snprintf(tag, sizeof tag, "%.*s", (int)n, tags);
+        json_string(j, NULL, tag);
+    }
+    json_close(j, ']');
+}
+
 void runs_json_row(const struct listed *r, const char *key, struct json *j) {
     json_open(j, key, '{');
     for (int i = 0; i < COLUMNS; i++) {
         const struct column *c = &columns[i];
         if (!(c->whose & (r->experiment ? EXPERIMENT : RUN))) continue;
         double v = runs_is_number(c) ? runs_number_at(c, r) : 0;
-        if (!runs_is_number(c))
+        if (c->form == TAGS)
+            runs_json_tags(c->key, r->remark.tags, j);
+        else if (!runs_is_number(c))
             json_string(j, c->key, *runs_text_at(c, r) ? runs_text_at(c, r) : NULL);
         else if (isfinite(v) && (c->form == COUNT || c->form == STEPS))
             json_int(j, c->key, (int64_t)v);
@@ -137,16 +153,18 @@ void runs_json_row(const struct listed *r, const char *key, struct json *j) {
     json_close(j, '}');
 }
 
-enum error runs_json(const char *folder, const struct listing *all, struct json *j) {
+enum error runs_json(const char *folder, const struct listing *all, int64_t since, struct json *j) {
     char *shown = strdup(folder); /* JSON is UTF-8, which names of folders need not be */
     if (!shown) return FAIL(ERR_MEMORY, "no memory for a table");
     json_open(j, NULL, '{');
     json_string(j, "folder", text_defuse(shown, ""));
     free(shown);
+    if (since) json_int(j, "since", since);
     for (int experiments = 0; experiments < 2; experiments++) {
         json_open(j, experiments ? "experiments" : "runs", '[');
         for (int i = 0; i < all->count; i++)
-            if (all->of[i].experiment == experiments) runs_json_row(&all->of[i], NULL, j);
+            if (all->of[i].experiment == experiments && (!since || all->of[i].changed > since))
+                runs_json_row(&all->of[i], NULL, j);
         json_close(j, ']');
     }
     json_close(j, '}');
@@ -155,7 +173,7 @@ enum error runs_json(const char *folder, const struct listing *all, struct json 
 
 static enum error runs_print_json(const char *folder, const struct listing *all) {
     struct json j = {0};
-    return cli_json(runs_json(folder, all, &j), &j, stdout);
+    return cli_json(runs_json(folder, all, 0, &j), &j, stdout);
 }
 
 static enum error runs_csv_cell(const struct column *c, const struct listed *r, struct pool *pool, const char **out) {
@@ -279,7 +297,7 @@ static void runs_print_experiment(const struct listed *r, int room) {
     runs_print_name(r->name, room);
     if (r->done >= 0) snprintf(runs, sizeof runs, "%lld runs", (long long)r->done);
     if (r->wanted >= 0) snprintf(runs, sizeof runs, "%lld of %lld runs", (long long)r->done, (long long)r->wanted);
-    printf("  %-10s  %s\n", run_state_names[r->state], runs);
+    printf("  %-10s  %s%s%s\n", run_state_names[r->state], runs, *r->remark.tags ? "  " : "", r->remark.tags);
     if (!*r->verdict) return;
     printf("  ");
     help_wrap(r->verdict, 2, 2);
@@ -297,16 +315,20 @@ static void runs_print_experiments(const struct listing *all, int terminal) {
         if (all->of[i].experiment) runs_print_experiment(&all->of[i], room);
 }
 
-/* Prints the reason of each run that has failed or cannot be read. */
-static void runs_print_reasons(const struct listing *all) {
+/* Prints below the table what has no room in it: the note of each run, and why it has failed or cannot be read. */
+static void runs_print_words(const struct listing *all) {
     bool any = false;
     for (int i = 0; i < all->count; i++) {
         const struct listed *r = &all->of[i];
-        if (r->state != RUN_FAILED && r->state != RUN_UNREADABLE) continue;
-        if (!any) printf("\n");
-        any = true;
-        int n = printf("%s:", r->name);
-        help_wrap(r->reason, n, 2);
+        bool wrong = r->state == RUN_FAILED || r->state == RUN_UNREADABLE;
+        const char *words[] = {r->remark.note, wrong ? r->reason : ""};
+        for (int k = 0; k < 2; k++) {
+            if (!*words[k]) continue;
+            if (!any) printf("\n");
+            any = true;
+            int n = printf("%s:", r->name);
+            help_wrap(words[k], n, 2);
+        }
     }
 }
 
@@ -316,7 +338,7 @@ static void runs_print_table(const struct runs_options *o, const struct listing 
     if (!all->count && left_out) printf("none of the %d below '%s' is such a run\n", left_out, o->folder);
     print_runs(all, terminal);
     runs_print_experiments(all, terminal);
-    runs_print_reasons(all);
+    runs_print_words(all);
 }
 
 /* ---- which, and in which order ---- */
@@ -324,6 +346,7 @@ static void runs_print_table(const struct runs_options *o, const struct listing 
 static bool listed_wanted(const struct runs_options *o, const struct listed *r) {
     if (o->mode && strcmp(o->mode, r->mode) != 0) return false;
     if (o->state >= 0 && (int)r->state != o->state) return false;
+    if (o->tag && !remark_has_tag(&r->remark, o->tag)) return false;
     return !o->name || fnmatch(o->name, r->name, 0) == 0;
 }
 
@@ -356,9 +379,37 @@ static int listed_order(const void *a, const void *b, void *user) {
     return o->reverse ? -order : order;
 }
 
+/* ---- notes and tags ---- */
+
+static enum error runs_change_remark(const struct runs_options *o, struct pool *pool, struct remark *out) {
+    const char *run_id = run_record_read(o->folder, pool).run_id;
+    if (!runs_is_any(o->folder))
+        return FAIL(ERR_INPUT,
+                    "'%s' is not the folder of a run or of an experiment\n"
+                    "engine runs --note 'TEXT' runs/NAME",
+                    o->folder);
+    TRY(remark_read(o->folder, run_id, pool, out));
+    if (o->note) TRY(remark_set_note(out, o->note, pool));
+    if (o->tag) TRY(remark_add_tag(out, o->tag, pool));
+    if (o->untag) TRY(remark_remove_tag(out, o->untag, pool));
+    return remark_save(o->folder, run_id, out, pool);
+}
+
+static int runs_remark(const struct cli *cli) {
+    const struct runs_options *o = cli->options;
+    struct remark r;
+    if (o->mode || o->name || o->state >= 0 || o->sort || o->reverse || o->all || o->json || o->csv)
+        return cli_usage(cli, "--note, --tag and --untag change one run, and take no options of the list");
+    enum error err = runs_change_remark(o, cli->pool, &r);
+    if (err != ERR_NONE) return cli_fail(err);
+    printf("tags: %s\nnote: %s\n", *r.tags ? r.tags : "-", *r.note ? r.note : "-");
+    return 0;
+}
+
 static int runs_command(const struct cli *cli) {
     struct runs_options *o = cli->options;
     struct listing all;
+    if (o->note || o->untag || (o->tag && runs_is_any(o->folder))) return runs_remark(cli);
     if (o->json && o->csv) return cli_usage(cli, "--json and --csv are two forms");
     enum error err = runs_list(o->folder, o->all, cli->pool, &all);
     if (err != ERR_NONE) return cli_fail(err);
@@ -371,12 +422,17 @@ static int runs_command(const struct cli *cli) {
 }
 
 static const struct option options[] = {
-    {"FOLDER", NULL, "the folder to search, with all folders below it; default: runs/", CONFIG_STRING, AT(folder),
-     .one = "folder"},
+    {"FOLDER | RUN", NULL,
+     "the folder to search, with all folders below it; default: runs/. RUN: one run or experiment", CONFIG_STRING,
+     AT(folder), .one = "folder"},
     {"--all", NULL, "also lists the runs of experiments", CONFIG_BOOL, AT(all)},
     {"--mode", "M", "lists only the runs of this mode", CONFIG_STRING, AT(mode)},
     {"--state", "S", "lists only the runs in this state", CONFIG_ENUM, AT(state), .word = runs_state_name},
     {"--name", "PATTERN", "lists only runs whose name matches: --name 'mlp-*'", CONFIG_STRING, AT(name)},
+    {"--tag", "TAG", "lists only what has this tag; with a RUN instead of the folder it gives the run this tag",
+     CONFIG_STRING, AT(tag)},
+    {"--untag", "TAG", "removes a tag from a RUN", CONFIG_STRING, AT(untag)},
+    {"--note", "TEXT", "writes a note beside a RUN, or removes it where the text is ''", CONFIG_STRING, AT(note)},
     {"--sort", "KEY", "sorts by this column; default: by name. Unknown values come last", CONFIG_ENUM, AT(sort),
      .word = runs_column_key},
     {"--reverse", NULL, "reverses the order: largest or newest first", CONFIG_BOOL, AT(reverse), .also = "-r"},
@@ -393,7 +449,9 @@ const struct command command_runs = {
              "stopped (its metrics and its summary agree on that), failed (run.json has the reason),\n"
              "unfinished (none of these: it was killed, or it runs on another host), unreadable (a file\n"
              "is damaged or missing).\n"
-             "Exit codes: 0, even if there are no runs; 64 usage; 66 no such folder\n",
+             "A note and tags are in note.json of the run's folder, and name the run: a new run there has none.\n"
+             "Exit codes: 0, even if there are no runs; 64 usage; 65 note.json is damaged; 66 no such folder or\n"
+             "run; 73, 74 note.json cannot be written\n",
     .standard = &(const struct runs_options){.folder = "runs", .state = -1},
     .run = runs_command,
 };

@@ -15,14 +15,13 @@
 
 enum { DEPTH = 16, RESULTS_MOST = 64 << 20 };
 static const struct json_limits results_limits = {12, 1 << 20, 1 << 16};
-const char *const run_state_names[RUN_STATES] = {"running", "finished",   "stopped",
-                                                 "failed",  "unfinished", "unreadable"};
 
 /* What lies in a folder, by name. */
 struct marks {
     bool record, summary, metrics, results, cells, lock;
-    bool brief; /* what takes long may be left out */
-    int closed; /* why it cannot be looked into: errno; 0 */
+    bool folders; /* others, which may have runs in them */
+    bool brief;   /* what takes long may be left out */
+    int closed;   /* why it cannot be looked into: errno; 0 */
 };
 
 static bool *mark_of(struct marks *m, const char *name) {
@@ -203,9 +202,28 @@ static enum error runs_read_experiment(const char *dir, const struct marks *m, s
     return ERR_NONE;
 }
 
+/* The text without the folder, which the row names already. */
+static char *runs_text_without(const char *text, const char *dir, struct pool *pool) {
+    const char *at = strstr(text, dir);
+    size_t n = strlen(dir);
+    if (!at || at[n] != '/') return pool_printf(pool, "%s", text);
+    return pool_printf(pool, "%.*s%s", (int)(at - text), text, at + n + 1);
+}
+
+/* Reads what people wrote about it. A damaged file is told in the place of the note. */
+static enum error runs_take_remark(const char *dir, struct pool *scratch, struct pool *pool, struct listed *out) {
+    enum error err = remark_read(dir, out->run_id, scratch, &out->remark);
+    if (err == ERR_MEMORY) return err;
+    const char *note = err == ERR_NONE ? out->remark.note : runs_text_without(error_message(), dir, scratch);
+    out->remark.note = note ? runs_text_kept(pool, note) : NULL;
+    out->remark.tags = runs_text_kept(pool, out->remark.tags);
+    return out->remark.note && out->remark.tags ? ERR_NONE : ERR_MEMORY;
+}
+
 /* ---- folders ---- */
 
 struct runs_search {
+    const struct listing *before; /* NULL: there is none */
     struct listing *out;
     struct pool *pool;
     size_t room;
@@ -222,14 +240,6 @@ static void run_identify(const char *name, char id[LISTED_ID]) {
     id[LISTED_ID - 1] = '\0';
 }
 
-/* The text without the folder, which the row names already. */
-static char *runs_text_without(const char *text, const char *dir, struct pool *pool) {
-    const char *at = strstr(text, dir);
-    size_t n = strlen(dir);
-    if (!at || at[n] != '/') return pool_printf(pool, "%s", text);
-    return pool_printf(pool, "%.*s%s", (int)(at - text), text, at + n + 1);
-}
-
 static enum error runs_look_into(const char *dir, const char *name, const struct marks *m, struct pool *pool,
                                  struct listed *out) {
     const double none = (double)NAN;
@@ -240,6 +250,7 @@ static enum error runs_look_into(const char *dir, const char *name, const struct
                            .mode = "",
                            .weights = "",
                            .verdict = "",
+                           .remark = {.note = "", .tags = ""},
                            .devices = -1,
                            .steps = -1,
                            .planned = -1,
@@ -258,23 +269,35 @@ static enum error runs_look_into(const char *dir, const char *name, const struct
     TRY(pool_create(&scratch));
     enum error err = m->closed ? FAIL(ERR_IO, "cannot open the folder: %s", strerror(m->closed))
                                : (runs_is_experiment(m) ? runs_read_experiment : read_run)(dir, m, scratch, pool, out);
+    if (err != ERR_NONE && err != ERR_MEMORY) {
+        out->state = RUN_UNREADABLE;
+        out->reason = runs_text_without(error_message(), dir, pool);
+        err = out->reason ? ERR_NONE : ERR_MEMORY;
+    }
+    if (err == ERR_NONE) err = runs_take_remark(dir, scratch, pool, out);
     pool_free(scratch);
-    if (err == ERR_NONE || err == ERR_MEMORY) return err;
-    out->state = RUN_UNREADABLE;
-    out->reason = runs_text_without(error_message(), dir, pool);
-    return out->reason ? ERR_NONE : ERR_MEMORY;
+    return err;
 }
 
-static enum error search_add(struct runs_search *s, const char *dir, const char *name, const struct marks *m) {
+/* Room for one more row; NULL: no memory. */
+static struct listed *search_room(struct runs_search *s) {
     if ((size_t)s->out->count == s->room) {
         s->room = s->room ? 2 * s->room : 64;
         struct listed *more = pool_alloc(s->pool, s->room * sizeof *more);
-        if (!more) return ERR_MEMORY;
+        if (!more) return NULL;
         if (s->out->count) memcpy(more, s->out->of, (size_t)s->out->count * sizeof *more);
         s->out->of = more;
     }
-    TRY(runs_look_into(dir, name, m, s->pool, &s->out->of[s->out->count]));
-    s->out->count++;
+    return &s->out->of[s->out->count++];
+}
+
+static enum error search_add(struct runs_search *s, const char *dir, const char *name, const struct marks *m,
+                             uint64_t stamp) {
+    struct listed *r = search_room(s);
+    if (!r) return ERR_MEMORY;
+    TRY(runs_look_into(dir, name, m, s->pool, r));
+    bool rests = !r->experiment && !m->folders && r->state != RUN_RUNNING && r->state != RUN_UNREADABLE;
+    r->stamp = rests ? stamp : 0;
     return ERR_NONE;
 }
 
@@ -284,12 +307,13 @@ static bool runs_is_folder(const char *path, const struct dirent *e) {
     return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Folders that a run fills have no runs in them, and those of an experiment's cells are for those who ask. */
-static bool runs_is_of_interest(const char *name, bool cells) {
-    static const char *const own[] = {"ckpt", "flight", "tb", "trace"};
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (!strcmp(own[i], name)) return false;
-    return *name != '.' && (cells || strcmp(name, "cells") != 0);
+/* Folders that a run fills have no runs in them, and those of an experiment's cells are for those who ask. The name of a
+ * cell may begin with a dot. */
+static bool runs_is_of_interest(const char *name, const char *parent, bool cells) {
+    static const char *const not [] = {"ckpt", "flight", "tb", "trace", ".", ".."};
+    for (size_t i = 0; i < sizeof not / sizeof *not ; i++)
+        if (!strcmp(not [i], name)) return false;
+    return (*name != '.' || text_ends(parent, "/cells")) && (cells || strcmp(name, "cells") != 0);
 }
 
 static enum error search_folder(struct runs_search *s, const char *dir, const char *name, int depth) {
@@ -299,20 +323,28 @@ static enum error search_folder(struct runs_search *s, const char *dir, const ch
         const char *name;
     } *folders = NULL;
     enum error err = ERR_NONE;
+    uint64_t stamp = s->before ? listed_stamp(dir) : 0;
+    const struct listed *was = stamp ? listing_find(s->before, name) : NULL;
+    if (was && was->stamp == stamp && !strcmp(was->dir, dir)) {
+        struct listed *r = search_room(s);
+        return r ? listed_copy(was, s->pool, r) : ERR_MEMORY;
+    }
     DIR *d = opendir(dir);
     if (!d) marks.closed = errno;
     for (struct dirent *e; d && err == ERR_NONE && (e = readdir(d));) {
-        char *path = pool_printf(s->pool, "%s/%s", dir, e->d_name);
         bool *mark = mark_of(&marks, e->d_name);
         if (mark) *mark = true;
-        if (!path || !runs_is_of_interest(e->d_name, s->cells) || !runs_is_folder(path, e)) continue;
-        struct names *one = pool_alloc(s->pool, sizeof *one);
-        if (!one) err = ERR_MEMORY;
+        if (e->d_type != DT_DIR && e->d_type != DT_UNKNOWN) continue;
+        if (!runs_is_of_interest(e->d_name, dir, s->cells)) continue;
+        char *path = pool_printf(s->pool, "%s/%s", dir, e->d_name);
+        struct names *one = path && runs_is_folder(path, e) ? pool_alloc(s->pool, sizeof *one) : NULL;
+        if (!path) err = ERR_MEMORY;
         if (one) *one = (struct names){folders, path}, folders = one;
     }
     if (d) closedir(d);
+    marks.folders = folders != NULL;
     if (err == ERR_NONE && (marks.closed || is_run(&marks) || runs_is_experiment(&marks)))
-        err = search_add(s, dir, name, &marks);
+        err = search_add(s, dir, name, &marks, stamp);
     size_t skip = strlen(dir) + 1;
     for (struct names *f = folders; f && err == ERR_NONE && depth < DEPTH; f = f->next) {
         const char *last = f->name + skip;
@@ -327,13 +359,22 @@ static int runs_by_name(const void *a, const void *b) {
     return strcmp(((const struct listed *)a)->name, ((const struct listed *)b)->name);
 }
 
-enum error runs_list(const char *folder, bool cells, struct pool *pool, struct listing *out) {
-    struct runs_search s = {.out = out, .pool = pool, .cells = cells};
-    *out = (struct listing){0};
+static enum error search_start(struct runs_search s, const char *folder) {
+    *s.out = (struct listing){0};
     if (!file_is_folder(folder))
         return FAIL(ERR_INPUT, file_exists(folder) ? "'%s' is a file, not a folder of runs" : "no folder '%s'", folder);
     TRY(search_folder(&s, folder, ".", 0));
-    if (out->count) qsort(out->of, (size_t)out->count, sizeof *out->of, runs_by_name);
+    if (s.out->count) qsort(s.out->of, (size_t)s.out->count, sizeof *s.out->of, runs_by_name);
+    return ERR_NONE;
+}
+
+enum error runs_list(const char *folder, bool cells, struct pool *pool, struct listing *out) {
+    return search_start((struct runs_search){.out = out, .pool = pool, .cells = cells}, folder);
+}
+
+enum error runs_list_again(const char *folder, const struct listing *before, struct pool *pool, struct listing *out) {
+    TRY(search_start((struct runs_search){.before = before, .out = out, .pool = pool, .cells = true}, folder));
+    listing_version(before, out);
     return ERR_NONE;
 }
 
@@ -346,6 +387,11 @@ static struct marks marks_of(const char *dir) {
     }
     if (d) closedir(d);
     return m;
+}
+
+bool runs_is_any(const char *dir) {
+    const struct marks m = marks_of(dir);
+    return is_run(&m) || runs_is_experiment(&m);
 }
 
 bool runs_is_one(const char *dir) {

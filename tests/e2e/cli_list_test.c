@@ -177,6 +177,45 @@ static void order_and_choice(void **state) {
     assert_non_null(strstr(p.out, "\r\nruns,deep/er/two,finished,ddp,2,12,12,"));
 }
 
+static void marked(int code, const char *option, const char *value, const char *name, const char *words) {
+    program_run(&p, 30, "runs", option, value, name, NULL);
+    if (p.code != code || !strstr(code ? p.err : p.out, words))
+        fail_msg("%s '%s': exit code %d: %s%s", option, value, p.code, p.out, p.err);
+}
+
+static void notes_and_tags(void **state) {
+    (void)state;
+    marked(0, "--tag", "best", at("%s/%s", "one"), "tags: best\n");
+    marked(0, "--tag", "lr:0.1", at("%s/%s", "one"), "tags: best lr:0.1\n");
+    marked(0, "--tag", "best", at("%s/%s", "x"), "tags: best\n");
+    marked(0, "--note", "a gr\xc3\xbcn word", at("%s/%s", "one"), "note: a gr\xc3\xbcn word\n");
+    program_run(&p, 30, "runs", "--tag", "best", top, NULL);
+    assert_true(strstr(p.out, "\none") && strstr(p.out, "\nx ") && !strstr(p.out, "deep/er/two"));
+    assert_non_null(strstr(p.out, "best lr:0.1"));
+    assert_non_null(strstr(p.out, "\none: a gr\xc3\xbcn word\n"));
+    program_run(&p, 30, "runs", "--json", top, NULL);
+    const struct json_value *runs = json_get(program_json(&p, pool), "runs"), *one = named(runs, "one");
+    assert_string_equal(json_get_text(one, "note"), "a gr\xc3\xbcn word");
+    assert_int_equal(json_get(one, "tags")->count, 2);
+    assert_string_equal(json_get(one, "tags")->children[1].text, "lr:0.1");
+    assert_true(json_get(named(runs, "deep/er/two"), "tags")->count == 0);
+    marked(0, "--untag", "best", at("%s/%s", "x"), "tags: -\n");
+    marked(0, "--untag", "best", at("%s/%s", "one"), "tags: lr:0.1\n");
+    marked(0, "--note", "", at("%s/%s", "one"), "note: -\n");
+    marked(64, "--untag", "best", at("%s/%s", "one"), "hint: its tags: lr:0.1");
+    marked(64, "--tag", "two words", at("%s/%s", "one"), "is not a tag");
+    marked(64, "--note", "two\nlines", at("%s/%s", "one"), "one line");
+    marked(66, "--note", "x", top, "is not the folder of a run");
+    marked(66, "--note", "x", "/nowhere", "is not the folder of a run");
+    program_run(&p, 30, "runs", "--note", "x", "--json", at("%s/%s", "one"), NULL);
+    assert_int_equal(p.code, 64);
+    save_text(at("%s/%s", "one/note.json"), "{");
+    marked(65, "--tag", "x", at("%s/%s", "one"), "note.json");
+    program_run(&p, 60, "report", at("%s/%s", "one"), "-o", scratch_path("r.md"), NULL);
+    assert_int_equal(p.code, 0); /* nothing else reads it */
+    assert_int_equal(unlink(at("%s/%s", "one/note.json")), 0);
+}
+
 static void wrong_input_is_named(void **state) {
     (void)state;
     assert_ok(file_make_folders(scratch_path("empty")));
@@ -276,8 +315,11 @@ static void it_fits_the_terminal(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_those_of_the_files), cmocka_unit_test(order_and_choice),
-        cmocka_unit_test(wrong_input_is_named),           cmocka_unit_test(it_fits_the_terminal),
+        cmocka_unit_test(numbers_are_those_of_the_files),
+        cmocka_unit_test(order_and_choice),
+        cmocka_unit_test(notes_and_tags),
+        cmocka_unit_test(wrong_input_is_named),
+        cmocka_unit_test(it_fits_the_terminal),
         cmocka_unit_test(what_goes_on_is_not_disturbed),
     };
     return cmocka_run_group_tests_name("list", tests, set_up, tear_down);

@@ -114,8 +114,10 @@ static void what_was_recorded_goes(void **state) {
     ends_with(0);
     for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
         if (!is_there("again", gone[i])) fail_msg("there was no %s", gone[i]);
+    program_run(&p, 30, "runs", "--note", "of the first", "--tag", "odd", scratch_path("again"), NULL);
     start("again", second);
     ends_with(0);
+    assert_null(strstr(shell(ENGINE_BINARY_DIR "/engine runs %s/..", scratch_path("again")), "of the first"));
     for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
         if (is_there("again", gone[i])) fail_msg("%s has stayed", gone[i]);
     const char *lines = shell("grep -c '\"ms\"\\|started' %s/metrics.jsonl", scratch_path("again"));
@@ -141,11 +143,15 @@ static void a_run_keeps_its_id(void **state) {
     assert_true(program_wait(&p, 10));
     char id[32], resume[700];
     snprintf(id, sizeof id, "%s", id_in("kept", "run.json"));
+    program_run(&p, 30, "runs", "--note", "killed once", "--tag", "odd", scratch_path("kept"), NULL);
+    assert_int_equal(p.code, 0);
     program_run(&p, 60, "run", scratch_path("kept"), "--json", "--mode", "ddp", "--devices", "cpu:4", "--set",
                 "train=60st", NULL);
     assert_int_equal(p.code, 0);
     assert_string_equal(program_string(&p, "run_id"), id);
     assert_string_equal(id_in("kept", "ckpt/step-000000060/manifest.json"), id);
+    assert_non_null(
+        strstr(shell(ENGINE_BINARY_DIR "/engine runs --tag odd %s/..", scratch_path("kept")), "killed once"));
     const char *all = shell("grep -o '\"run_id\":\"[0-9a-f]*' %s/metrics.jsonl | uniq | wc -l", scratch_path("kept"));
     assert_int_equal(atoi(all), 1);
     snprintf(resume, sizeof resume, "checkpoint={every: 10st, resume: '%s'}", scratch_path("kept"));

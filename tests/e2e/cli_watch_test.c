@@ -153,6 +153,48 @@ static void a_folder(void **state) {
     end(SIGTERM);
 }
 
+/* The table since an earlier version; *next: the version now. */
+static const struct json_value *rows_since(int64_t since, int64_t *next) {
+    char target[64];
+    snprintf(target, sizeof target, since ? "/api/runs?since=%lld" : "/api/runs", (long long)since);
+    const struct json_value *root = ask(target);
+    *next = atoll(strstr(text, "Engine-Next: ") + 13);
+    return root;
+}
+
+/* A page that has the table is told what has changed alone. */
+static void a_page_asks_what_is_new(void **state) {
+    (void)state;
+    int64_t first, next, later;
+    const struct json_value *root;
+    serve(top);
+    assert_null(json_get(rows_since(0, &first), "since"));
+    root = rows_since(first, &next);
+    assert_true(next == first && json_get(root, "since")->integer == first);
+    assert_true(json_get(root, "runs")->count == 0 && json_get(root, "experiments")->count == 0);
+    program_run(&p, 30, "runs", "--note", "a <b>word</b>", "--tag", "good", at("two"), NULL);
+    assert_int_equal(p.code, 0);
+    for (int i = 0;; i++) { /* a table is read at most once a second */
+        root = rows_since(first, &later);
+        if (later > first) break;
+        if (i > 600) fail_msg("the note does not come");
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    }
+    const struct json_value *row = json_get(root, "runs")->children;
+    assert_int_equal(json_get(root, "runs")->count, 1);
+    assert_string_equal(json_get_text(row, "name"), "two");
+    assert_string_equal(json_get_text(row, "note"), "a <b>word</b>");
+    assert_string_equal(json_get(row, "tags")->children->text, "good");
+    assert_int_equal(json_get(rows_since(later, &next), "runs")->count, 0);
+    /* a version that this server has not had: all */
+    root = rows_since(first - 1, &next);
+    assert_true(!json_get(root, "since") && json_get(root, "runs")->count == 2);
+    root = rows_since(later + 100000000, &next);
+    assert_true(!json_get(root, "since") && json_get(root, "runs")->count == 2);
+    end(SIGINT);
+    assert_int_equal(unlink(at("two/note.json")), 0);
+}
+
 static void another_process_is_followed(void **state) {
     (void)state;
     long steps = 0, before = -1, next = 0;
@@ -274,9 +316,13 @@ static void a_browser_shows_them(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_finished_run),         cmocka_unit_test(a_folder),
-        cmocka_unit_test(what_is_wrong_is_named), cmocka_unit_test(hostile_files_are_answered),
-        cmocka_unit_test(a_browser_shows_them),   cmocka_unit_test(another_process_is_followed),
+        cmocka_unit_test(a_finished_run),
+        cmocka_unit_test(a_folder),
+        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(hostile_files_are_answered),
+        cmocka_unit_test(a_browser_shows_them),
+        cmocka_unit_test(a_page_asks_what_is_new),
+        cmocka_unit_test(another_process_is_followed),
     };
     return cmocka_run_group_tests_name("watch", tests, set_up, tear_down);
 }

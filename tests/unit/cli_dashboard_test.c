@@ -41,6 +41,7 @@ static void targets(void **state) {
                                        "GET /api/metrics HTTP/1.1",
                                        "GET /api/metrics?since=120 HTTP/1.1",
                                        "GET /api/runs HTTP/1.1",
+                                       "GET /api/runs?since=1790000000000 HTTP/1.1",
                                        "GET /?run=0123456789abcdef HTTP/1.1",
                                        "GET /api/metrics?run=0123456789abcdef&since=7 HTTP/1.1"};
     static const char *const missing[] = {"GET /../../etc/passwd HTTP/1.1", "GET /api/../run HTTP/1.1",
@@ -68,6 +69,7 @@ static void targets(void **state) {
                                       "GET /?run=0123456789abcdef& HTTP/1.1",
                                       "GET /?run=0123456789abcdef&since=1 HTTP/1.1",
                                       "GET /api/runs?run=0123456789abcdef HTTP/1.1",
+                                      "GET /api/runs?since=-1 HTTP/1.1",
                                       "GET /api/metrics?since=1&run=0123456789abcdef HTTP/1.1",
                                       "GET /api/metrics?run=0123456789abcdef&run=0123456789abcdef HTTP/1.1",
                                       "GET /\x01 HTTP/1.1",

@@ -35,6 +35,7 @@ static const char metrics[] =
     STARTED(0) STEP(1, 9) VAL(1, 8, 0.7) STEP(2, 4) VAL(2, 7, 0.75) STEP(3, 1.5) VAL(3, 1.25, 0.5) EVENT(3, "finished");
 static const char record[] = "{\"run_id\":\"aa\"}";
 static const char settings[] = "name: x\nmode: dp\ndevices: cpu:4\n";
+static const char note[] = "{\"run_id\":\"aa\",\"note\":\"a word\",\"tags\":[\"a\",\"b\"]}";
 static const char environment[] = "{\"time\":\"2030-01-02T03:04:05Z\"}";
 
 static void put(const char *dir, const char *name, const char *text, size_t n) {
@@ -46,6 +47,10 @@ static void put(const char *dir, const char *name, const char *text, size_t n) {
     assert_non_null(f);
     assert_int_equal(fwrite(text, 1, n, f), n);
     assert_int_equal(fclose(f), 0);
+}
+
+static void put_text(const char *dir, const char *name, const char *text) {
+    put(dir, name, text, strlen(text));
 }
 
 /* NULL: there is no such file. */
@@ -217,10 +222,150 @@ static void experiments_are_one_row(void **state) {
     assert_string_equal(x->verdict, "b is faster");
     assert_true(x->experiment && x->done == 3 && x->wanted == 4);
     assert_true(y->experiment && y->done == 1 && y->wanted == -1);
+    make("x/cells/.-own.so-0011/run-01", summary, metrics, record); /* a cell's name may begin so */
     assert_ok(runs_list(top, true, pool, &all));
-    assert_int_equal(all.count, 6);
+    assert_int_equal(all.count, 7);
     is("x/cells/c/run-01", RUN_FINISHED, "");
+    is("x/cells/.-own.so-0011/run-01", RUN_FINISHED, "");
     is("y/cells/c/run-02", RUN_UNFINISHED, "no end");
+}
+
+/* ---- asked again and again ---- */
+
+/* Nothing below the folder was written just now. */
+static void let_it_age(void) {
+    char command[800];
+    snprintf(command, sizeof command, "find %s -exec touch -d 2001-02-03 {} +", top);
+    assert_int_equal(system(command), 0);
+}
+
+/* Reads the list again; the version in which the row has changed last. */
+static int64_t again(const char *name) {
+    struct listing before = all;
+    assert_ok(runs_list_again(top, &before, pool, &all));
+    return find(name)->changed;
+}
+
+static void what_has_not_changed_is_not_read_again(void **state) {
+    (void)state;
+    make("a", summary, metrics, record);
+    make("b", summary, metrics, record);
+    make("going", NULL, STARTED(0) STEP(1, 9), record);
+    put("x", "results.json", results, strlen(results));
+    let_it_age();
+    all = (struct listing){0};
+    int64_t first = again("a");
+    assert_true(first > 0 && all.version == first && all.since == first && find("x")->changed == first);
+    assert_true(again("a") == first && again("x") == first && all.version == first && all.since == first);
+    /* what does not decide the state is written in place: a row that is read again would have it */
+    put_text("a", "env.json", "{\"time\":\"2040-01-01T00:00:00Z\"}");
+    assert_true(again("a") == first);
+    assert_string_equal(find("a")->when, "2030-01-02T03:04:05Z");
+    make("going", NULL, STARTED(0) STEP(1, 9) STEP(2, 4), record); /* one step more */
+    int64_t second = again("going");
+    assert_true(second > first && all.version == second && all.since == first);
+    assert_true(find("going")->steps == 2 && find("a")->changed == first && find("b")->changed == first);
+    assert_true(again("going") == second && all.version == second); /* read again, and the same */
+    make("new", summary, metrics, record);
+    int64_t third = again("new");
+    assert_true(third > second && find("going")->changed == second && all.since == first);
+    /* an experiment has one run more */
+    put_text("x", "results.json", "{\"complete\":true,\"verdict\":\"c\",\"cells\":[]}");
+    int64_t fourth = again("x");
+    assert_true(fourth > third && find("x")->state == RUN_FINISHED && all.since == first);
+    /* a file that is replaced, as the engine does it */
+    put_text("b", "made", "{\"run_id\":\"aa\",\"exit\":75}");
+    char from[700], to[700];
+    snprintf(from, sizeof from, "%s/b/made", top), snprintf(to, sizeof to, "%s/b/run.json", top);
+    assert_int_equal(rename(from, to), 0);
+    assert_true(again("b") > fourth && find("b")->state == RUN_FAILED);
+    /* without a row that has gone nobody can go on from an earlier version */
+    int64_t last = all.version;
+    snprintf(to, sizeof to, "%s/going", top);
+    assert_ok(file_remove_tree(to));
+    assert_true(again("a") == first && all.count == 4);
+    assert_true(all.since > last && all.since == all.version);
+}
+
+/* The first listing of a run that another process holds has nothing to rest on. */
+static void a_running_run_is_always_read(void **state) {
+    (void)state;
+    char path[700];
+    make("r", summary, metrics, record);
+    snprintf(path, sizeof path, "%s/r/run.lock", top);
+    int fd = open(path, O_RDWR);
+    assert_true(file_lock(fd));
+    let_it_age();
+    all = (struct listing){0};
+    int64_t first = again("r");
+    is("r", RUN_RUNNING, "");
+    close(fd); /* which writes nothing */
+    assert_true(again("r") > first);
+    is("r", RUN_FINISHED, "");
+}
+
+/* ---- notes ---- */
+
+static const struct remark *remark_of(const char *name, const char *file) {
+    put(name, "note.json", file, strlen(file));
+    assert_ok(runs_list(top, false, pool, &all));
+    return &find(name)->remark;
+}
+
+static void a_note_is_of_its_run(void **state) {
+    (void)state;
+    make("a", summary, metrics, record);
+    put("x", "results.json", results, strlen(results));
+    const struct remark *r = remark_of("a", "{\"run_id\":\"aa\",\"note\":\"good\",\"tags\":[\"best\",\"2nd\"]}");
+    assert_string_equal(r->note, "good");
+    assert_string_equal(r->tags, "best 2nd");
+    assert_true(remark_has_tag(r, "2nd") && !remark_has_tag(r, "bes") && !remark_has_tag(r, "best 2nd"));
+    r = remark_of("a", "{\"run_id\":\"bb\",\"note\":\"of another run\",\"tags\":[\"best\"]}");
+    assert_true(!*r->note && !*r->tags);
+    r = remark_of("a",
+                  "{\"note\":\"<b>\\u001b[31m\\u009b\",\"tags\":[\"ok\",\"no tag\",7,\"-x\",\"<i>\",\"ok\",\"\"]}");
+    assert_string_equal(r->note, "<b>?[31m??");
+    assert_string_equal(r->tags, "ok");
+    r = remark_of("x", "{\"note\":\"of an experiment\"}");
+    assert_string_equal(r->note, "of an experiment");
+    r = remark_of("a", "{\"note\"");
+    assert_non_null(strstr(r->note, "note.json"));
+    assert_string_equal(r->tags, "");
+    is("a", RUN_FINISHED, ""); /* a damaged note is no damaged run */
+}
+
+static void notes_and_tags_are_checked(void **state) {
+    (void)state;
+    struct remark r = {.note = "", .tags = ""}, read;
+    char text[REMARK_NOTE + 2], tag[8];
+    memset(text, 'a', sizeof text);
+    text[REMARK_NOTE + 1] = '\0';
+    assert_fails(ERR_USAGE, remark_set_note(&r, text, pool));
+    text[REMARK_NOTE] = '\0';
+    assert_ok(remark_set_note(&r, text, pool));
+    static const char *const no_notes[] = {"two\nlines", "\x1b[31m", "\xff", "\xc2\x9b"};
+    for (int i = 0; i < 4; i++) assert_fails(ERR_USAGE, remark_set_note(&r, no_notes[i], pool));
+    static const char *const no_tags[] = {"", "two words", "-x", "a,b", "\xc3\xa4", "<b>"};
+    for (int i = 0; i < 6; i++) assert_fails(ERR_USAGE, remark_add_tag(&r, no_tags[i], pool));
+    text[REMARK_TAG + 1] = '\0';
+    assert_fails(ERR_USAGE, remark_add_tag(&r, text, pool));
+    for (int i = 0; i < REMARK_TAGS; i++) {
+        snprintf(tag, sizeof tag, "t%d", i);
+        assert_ok(remark_add_tag(&r, tag, pool));
+        assert_ok(remark_add_tag(&r, tag, pool)); /* it has it */
+    }
+    assert_fails(ERR_USAGE, remark_add_tag(&r, "more", pool));
+    assert_ok(file_make_folders(top));
+    assert_ok(remark_save(top, "aa", &r, pool));
+    assert_ok(remark_read(top, "aa", pool, &read));
+    assert_string_equal(read.note, r.note);
+    assert_string_equal(read.tags, r.tags);
+    for (int i = 0; i < REMARK_TAGS; i++) { /* the first, then the last, ... */
+        snprintf(tag, sizeof tag, "t%d", i % 2 ? REMARK_TAGS - 1 - i / 2 : i / 2);
+        assert_ok(remark_remove_tag(&read, tag, pool));
+        assert_fails(ERR_USAGE, remark_remove_tag(&read, tag, pool));
+    }
+    assert_string_equal(read.tags, "");
 }
 
 static void folders_are_searched_with_care(void **state) {
@@ -254,7 +399,8 @@ static void files_may_hold_anything(void **state) {
         int least; /* so often it cannot be read */
     } files[] = {{"a", "summary.json", summary, 50},  {"a", "metrics.jsonl", metrics, 50},
                  {"a", "env.json", environment, 1},   {"a", "run.json", record, 0},
-                 {"b", "resolved.yaml", settings, 1}, {"x", "results.json", results, 20}};
+                 {"b", "resolved.yaml", settings, 1}, {"x", "results.json", results, 20},
+                 {"a", "note.json", note, 0}};
     make("a", summary, metrics, record);
     make("b", NULL, STARTED(0), record);
     put("x", "results.json", results, strlen(results));
@@ -294,6 +440,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_state_rests_on_files, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_held_folder_is_running, set_up, tear_down),
         cmocka_unit_test_setup_teardown(experiments_are_one_row, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_has_not_changed_is_not_read_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_running_run_is_always_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_note_is_of_its_run, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(notes_and_tags_are_checked, set_up, tear_down),
         cmocka_unit_test_setup_teardown(folders_are_searched_with_care, set_up, tear_down),
         cmocka_unit_test_setup_teardown(files_may_hold_anything, set_up, tear_down),
     };

@@ -129,6 +129,9 @@ char *board_run(const struct run_result *r, int64_t devices, const char *run_dir
     board_put_whole(&j, r, "nodes", "run.nodes");
     board_put_whole(&j, r, "seed", "seed");
     json_string(&j, "run_dir", run_dir);
+    json_open(&j, "settings", '{');
+    for (int i = 0; i < r->nsettings; i++) json_string(&j, r->setting[i].key, r->setting[i].value);
+    json_close(&j, '}');
     json_close(&j, '}');
     if (json_done(&j) == ERR_NONE) return j.text;
     json_fini(&j);

@@ -194,7 +194,7 @@ static void put_recorded(const char *metrics) {
         "  if (path === '/api/metrics') asked = true;\n"
         "  const t = path === '/api/run' ? RUN : path === '/api/ranks' ? RANKS : first ? METRICS "
         ": '';\n"
-        "  return {json: async () => JSON.parse(t), text: async () => t, headers: {get: () => "
+        "  return {ok: true, json: async () => JSON.parse(t), text: async () => t, headers: {get: () => "
         "'1'}};\n"
         "};\n"
         "let errors = 0;\n"

@@ -111,6 +111,8 @@ static void a_finished_run(void **state) {
     assert_string_equal(json_get_text(run, "run_dir"), at("one"));
     assert_int_equal(json_get(run, "batch")->integer, 128);
     assert_int_equal(json_get(run, "count")->integer, 2);
+    assert_string_equal(json_get_text(json_get(run, "settings"), "batch.size"), "128");
+    assert_string_equal(json_get_text(json_get(run, "settings"), "data.train"), "1000");
     assert_string_equal(json_get_text(ranks, "state"), "finished");
     assert_true(json_get(ranks, "ended")->truth && json_get(ranks, "watched")->truth);
     assert_int_equal(json_get(ranks, "code")->integer, 0);
@@ -314,6 +316,87 @@ static void a_browser_shows_them(void **state) {
     end(SIGINT);
 }
 
+static int count(const char *in, const char *part) {
+    int n = 0;
+    for (; (in = strstr(in, part)); in += strlen(part)) n++;
+    return n;
+}
+
+/* A run of two steps with these losses, in a cell of an experiment. */
+static void put_run(const char *dir, int first, int second) {
+    char lines[400], path[100];
+    snprintf(lines, sizeof lines,
+             "{\"step\":0,\"event\":\"started\",\"run_id\":\"aa\",\"steps\":2,\"per_epoch\":2}\n"
+             "{\"step\":1,\"epoch\":0,\"loss\":%d,\"accuracy\":0.5,\"lr\":1,\"samples\":8,\"ms\":2}\n"
+             "{\"step\":2,\"epoch\":0,\"loss\":%d,\"accuracy\":0.5,\"lr\":1,\"samples\":8,\"ms\":2}\n",
+             first, second);
+    assert_ok(file_make_folders(at(dir)));
+    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+    save_text(at(path), lines);
+    snprintf(path, sizeof path, "%s/run.json", dir);
+    save_text(at(path), "{\"run_id\":\"aa\",\"exit\":75}");
+    snprintf(path, sizeof path, "%s/resolved.yaml", dir);
+    save_text(at(path), first == 1 ? "seed: 1\nmode: dp\n" : "seed: 2\nmode: dp\n");
+}
+
+/* An experiment opens into sides with their means; ticked runs are drawn over each other, and a side as its mean. */
+static void a_browser_compares(void **state) {
+    (void)state;
+    const char *name = browser_find(), *dom;
+    char url[300], first[20], second[20];
+    if (!name) return;
+    put_run("x/cells/fast-0011aabb/run-01", 1, 2);
+    put_run("x/cells/fast-0011aabb/run-02", 3, 4);
+    save_text(at("x/compare.lock"), "");
+    save_text(at("x/note.json"), "{\"note\":\"<i>odd</i>\",\"tags\":[\"first\"]}");
+    serve(top);
+    const struct json_value *root = ask("/api/runs"), *runs = json_get(root, "runs");
+    const char *x = id_of(json_get(root, "experiments"), "x");
+    snprintf(first, sizeof first, "%s", id_of(runs, "x/cells/fast-0011aabb/run-01"));
+    snprintf(second, sizeof second, "%s", id_of(runs, "x/cells/fast-0011aabb/run-02"));
+    snprintf(url, sizeof url, "http://127.0.0.1:%d/#find=first&open=%s", port, x);
+    dom = browser_dom(name, url);
+    assert_non_null(strstr(dom, "fast (2 runs)"));
+    assert_non_null(strstr(dom, "<td class=\"n\">3</td>")); /* the mean of the last losses, 2 and 4 */
+    assert_non_null(strstr(dom, "first; &lt;i&gt;odd&lt;/i&gt;"));
+    assert_null(strstr(dom, ">one</a>")); /* which was not looked for */
+    snprintf(url, sizeof url, "http://127.0.0.1:%d/#ticked=%s,%s&compare=1", port, first, second);
+    dom = browser_dom(name, url);
+    assert_non_null(strstr(dom, "x: fast (2 runs)"));
+    /* Means 2 and 3 in a plot from 1 to 4, 182 pixels high: a line from a third to two thirds of its height, and a band. */
+    assert_non_null(strstr(dom, "d=\"M52.0 129.3L"));
+    assert_non_null(strstr(dom, " 68.7\""));
+    assert_non_null(strstr(dom, "d=\"M52.0 190.0L"));
+    assert_non_null(strstr(dom, "id=\"sort-set:seed\"")); /* the key in which they differ */
+    assert_null(strstr(dom, "id=\"sort-set:mode\""));
+    end(SIGINT);
+    assert_ok(file_remove_tree(at("x")));
+}
+
+/* Of many runs some stand in the page, and the others are counted. */
+static void a_browser_shows_some_of_many(void **state) {
+    (void)state;
+    enum { MANY = 250, SHOWN = 200 };
+    const char *name = browser_find(), *dom;
+    char dir[40], url[100];
+    if (!name) return;
+    for (int i = 0; i < MANY; i++) {
+        snprintf(dir, sizeof dir, "many/r%03d", i);
+        assert_ok(file_make_folders(at(dir)));
+        snprintf(dir, sizeof dir, "many/r%03d/run.json", i);
+        save_text(at(dir), "{\"run_id\":\"aa\"}");
+    }
+    serve(at("many"));
+    snprintf(url, sizeof url, "http://127.0.0.1:%d/#sort=name,1", port);
+    dom = browser_dom(name, url);
+    assert_int_equal(count(dom, "<a href=\"/?run="), SHOWN);
+    assert_true(strstr(dom, ">r199</a>") && !strstr(dom, ">r200</a>"));
+    assert_non_null(strstr(dom, ">250 runs</span>"));
+    assert_non_null(strstr(dom, ">50 more of 50</button>"));
+    end(SIGINT);
+    assert_ok(file_remove_tree(at("many")));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_finished_run),
@@ -322,6 +405,8 @@ int main(void) {
         cmocka_unit_test(hostile_files_are_answered),
         cmocka_unit_test(a_browser_shows_them),
         cmocka_unit_test(a_page_asks_what_is_new),
+        cmocka_unit_test(a_browser_compares),
+        cmocka_unit_test(a_browser_shows_some_of_many),
         cmocka_unit_test(another_process_is_followed),
     };
     return cmocka_run_group_tests_name("watch", tests, set_up, tear_down);

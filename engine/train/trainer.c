@@ -468,8 +468,9 @@ enum error job_check_units(const struct job *job) {
     for (int i = 0; i < d->listed; i++)
         if (d->unit[i] >= here)
             return FAIL(ERR_DEVICE,
-                        "%s:%d does not exist: this machine has %d, counted from 0\nengine devices shows what is there",
-                        d->kind, d->unit[i], here);
+                        "%s:%d does not exist: this machine has %d, counted from 0\nlist each one, as in %s:0,1; "
+                        "engine devices shows what is there",
+                        d->kind, d->unit[i], here, d->kind);
     return ERR_NONE;
 }
 

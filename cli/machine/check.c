@@ -4,6 +4,7 @@
 #include "cli/line/options.h"
 #include "lab/process/compile.h"
 
+#include <math.h>
 #include <stdio.h>
 
 struct check_options {
@@ -25,8 +26,11 @@ static void check_describe(const struct plugin *p) {
 
 static enum error check_put_json(const struct plugin *p, const struct check *c) {
     struct json j = {0};
-    json_object(&j, NULL, JSON_TEXT("file", p->path), JSON_TEXT("sha256", p->digest), JSON_INT("passed", c->passed),
-                JSON_INT("wrong", c->wrong), JSON_TEXT("first", c->wrong ? c->first : NULL));
+    json_open(&j, NULL, '{');
+    json_put(&j, JSON_TEXT("file", p->path), JSON_TEXT("sha256", p->digest), JSON_INT("passed", c->passed),
+             JSON_INT("wrong", c->wrong), JSON_TEXT("first", c->wrong ? c->first : NULL));
+    if (p->of->share) json_put(&j, JSON_REAL("left", c->wrong ? (double)NAN : c->left));
+    json_close(&j, '}');
     return cli_json(ERR_NONE, &j, stdout);
 }
 
@@ -40,6 +44,9 @@ static int check_run(const struct cli *cli) {
     struct check c = {p->path, .out = o->json ? NULL : stdout, .timeout = o->timeout, .sizes = (int)o->sizes};
     if (!o->json) check_describe(p);
     err = check_plugin(&c);
+    if (!o->json && !err && p->of->share)
+        printf("of the differences between %d ranks %d meetings leave %.3g %%\n", SHARE_RANKS, SHARE_MEETINGS,
+               100 * c.left);
     if (o->json && (err == ERR_NONE || c.wrong)) {
         enum error put = check_put_json(p, &c);
         if (put != ERR_NONE) err = put;

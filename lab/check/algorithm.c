@@ -43,7 +43,8 @@ struct world { /* what the ranks of a case share */
     enum order order;
     struct meeting *meeting;
     void (*fn)(struct world *w, struct group *g, int rank);
-    void *seen[WORLD_MOST]; /* each rank's last result */
+    void *seen[WORLD_MOST];                    /* each rank's last result */
+    double away[WORLD_MOST], left[WORLD_MOST]; /* each rank's distance from the mean, before meetings and after them */
     pthread_barrier_t all;
 };
 
@@ -305,6 +306,32 @@ static void world_check_meetings(struct world *w, struct group *g, int rank) {
     }
 }
 
+/* The largest distance of a weight of x from the mean of all ranks' first weights. */
+static double mixing_distance(const struct world *w, const float *x, int64_t n) {
+    double most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double mean = 0;
+        for (int r = 0; r < w->size; r++) mean += (double)check_value(r, i) / w->size;
+        if (fabs((double)x[i] - mean) > most) most = fabs((double)x[i] - mean);
+    }
+    return most;
+}
+
+/* How well a graph mixes: what is left of the ranks' differences from the mean, which no meeting may move, either. */
+static void world_measure_mixing(struct world *w, struct group *g, int rank) {
+    enum { WEIGHTS = 64 };
+    float *x = guarded_alloc(WEIGHTS * sizeof *x, "the buffer");
+    for (int64_t i = 0; i < WEIGHTS; i++) x[i] = check_value(rank, i);
+    w->away[rank] = mixing_distance(w, x, WEIGHTS);
+    for (int64_t meeting = 0; meeting < SHARE_MEETINGS; meeting++) meeting_call(w, g, x, WEIGHTS, meeting);
+    w->left[rank] = mixing_distance(w, x, WEIGHTS);
+    pthread_barrier_wait(&w->all);
+    double first = 0, last = 0;
+    for (int r = 0; r < w->size; r++) first = fmax(first, w->away[r]), last = fmax(last, w->left[r]);
+    if (rank == 0) check_measured(last / first);
+    pthread_barrier_wait(&w->all);
+}
+
 /* ---- others ---- */
 
 static void world_check_late(struct world *w, struct group *g, int rank) {
@@ -388,5 +415,7 @@ void check_share(struct check *c, const struct plugin *p) {
     bool good = true;
     for (int size = 2; size <= c->sizes && good; size++)
         good = world_case(c, w, size, "meetings, bits, agreement", world_check_meetings);
-    if (good) world_cases(c, w);
+    if (!good) return;
+    world_cases(c, w);
+    if (world_case(c, w, SHARE_RANKS, "mixing", world_measure_mixing)) c->left = c->measured;
 }

@@ -6,13 +6,15 @@
 
 #include <stdio.h>
 
-enum { CHECK_SIZES = 17, CHECK_WORDS = 1024 };
+enum { CHECK_SIZES = 17, CHECK_WORDS = 1024, SHARE_RANKS = 8, SHARE_MEETINGS = 6 };
 struct check {
     const char *name; /* an algorithm's name, or a plug-in's path */
     FILE *out;        /* where a line for each case goes; NULL: nowhere */
     double timeout;   /* seconds that a rank may wait for another, or stay in a plug-in */
     int sizes;        /* of groups, from 1 to so many */
     int passed, wrong;
+    double measured;             /* by the last case that passed: check_measured */
+    double left;                 /* of a share: the part of the ranks' differences that SHARE_MEETINGS of them leave */
     char first[3 * CHECK_WORDS]; /* what was wrong first */
 };
 /* All parts of a plug-in. ERR_RESULT: something is wrong; other errors: it could not be tried. */
@@ -31,6 +33,9 @@ bool check_case(struct check *c, const char *what, void (*fn)(void *user), void 
 _Noreturn void check_wrong(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* In a case, any thread: what is tried now, for a case that does not come to its end: "3 ranks, 17 elements of f32". */
 void check_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* In a case: the number that it measures. */
+void check_measured(double value);
 
 /* Memory of n bytes that ends where no memory is: a write past the end is a crash, which says so. What lies before it is
  * compared by guarded_check. 'what' names it, static. */

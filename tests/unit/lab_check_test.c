@@ -6,6 +6,7 @@
 #include "modes/share/compress.h"
 #include "transport/algo/algo.h"
 
+#include <math.h>
 #include <string.h>
 
 #define PLUGIN(name) ENGINE_BINARY_DIR "/plugins/" name ".so"
@@ -55,6 +56,30 @@ static void examples(void **state) {
         if (check_plugin(&c) != ERR_NONE) fail_msg("%s: %s: %s", of[i], error_message(), c.first);
         assert_true(c.passed >= 3);
     }
+}
+
+/* wrong_share_0, the mean with a neighbour in turn, against the same in double precision. */
+static void mixing_is_measured(void **state) {
+    enum { WEIGHTS = 64, N = SHARE_RANKS };
+    struct check c = check_of(PLUGIN("wrong_share_0"));
+    double first = 0, last = 0;
+    (void)state;
+    if (check_plugin(&c) != ERR_NONE) fail_msg("%s", c.first);
+    for (int64_t i = 0; i < WEIGHTS; i++) {
+        double x[N], mean = 0;
+        for (int r = 0; r < N; r++) x[r] = (double)check_value(r, i), mean += x[r] / N;
+        for (int r = 0; r < N; r++) first = fmax(first, fabs(x[r] - mean));
+        for (int meeting = 0; meeting < SHARE_MEETINGS; meeting++)
+            for (int r = meeting % 2; r < N + meeting % 2; r += 2) {
+                double both = (x[r % N] + x[(r + 1) % N]) / 2;
+                x[r % N] = x[(r + 1) % N] = both;
+            }
+        for (int r = 0; r < N; r++) last = fmax(last, fabs(x[r] - mean));
+    }
+    assert_true(last / first > 0.01 && fabs(c.left - last / first) < 1e-5);
+    c = check_of(PLUGIN("share_0")); /* three meetings of eight ranks are enough */
+    assert_ok(check_plugin(&c));
+    assert_true(c.left < 1e-5);
 }
 
 static const struct {
@@ -122,10 +147,8 @@ static void mistakes_are_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(own_algorithms),
-        cmocka_unit_test(own_coders),
-        cmocka_unit_test(examples),
-        cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(own_algorithms),     cmocka_unit_test(own_coders),         cmocka_unit_test(examples),
+        cmocka_unit_test(mixing_is_measured), cmocka_unit_test(mistakes_are_named),
     };
     return cmocka_run_group_tests_name("check", tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 
 #include "engine/base/file.h"
 #include "engine/train/stop.h"
+#include "lab/lesson/grade.h"
 #include "lab/lesson/run.h"
 
 #include <dirent.h>
@@ -12,19 +13,30 @@
 struct lab_options {
     const char *lab, *dir; /* NN; DIR */
     bool quick, json, quiet;
+    struct option_list hand_ins;
+    const char *key;
+    double timeout;
     struct pool *pool;
 };
 #define OPTIONS_STRUCT struct lab_options
 
 /* ---- list, show, copy ---- */
 
+static void lab_put_about(struct json *j, const struct lesson_about *a) {
+    json_open(j, NULL, '{');
+    json_put(j, JSON_TEXT("name", a->name), JSON_TEXT("title", a->title), JSON_TEXT("question", a->question),
+             JSON_REAL("minutes", a->minutes));
+    json_open(j, "hand_in", '[');
+    for (int i = 0; a->hand_in && i < a->hand_in->count; i++) json_string(j, NULL, a->hand_in->items[i]->text);
+    json_close(j, ']');
+    json_close(j, '}');
+}
+
 static enum error lab_list_json(const struct lesson_about *all, int n) {
     struct json j = {0};
     json_open(&j, NULL, '{');
     json_open(&j, "labs", '[');
-    for (int i = 0; i < n; i++)
-        json_object(&j, NULL, JSON_TEXT("name", all[i].name), JSON_TEXT("title", all[i].title),
-                    JSON_TEXT("question", all[i].question), JSON_REAL("minutes", all[i].minutes));
+    for (int i = 0; i < n; i++) lab_put_about(&j, &all[i]);
     json_close(&j, ']');
     json_close(&j, '}');
     return cli_json(ERR_NONE, &j, stdout);
@@ -38,7 +50,8 @@ static int lab_list(const struct cli *cli) {
     if (err == ERR_NONE && o->json) err = lab_list_json(all, n);
     if (err != ERR_NONE || o->json) return cli_end(err);
     for (int i = 0; i < n; i++)
-        printf("%-24s %s (%g min)\n%24s %s\n", all[i].name, all[i].title, all[i].minutes, "", all[i].question);
+        printf("%-24s %s (%g min%s)\n%24s %s\n", all[i].name, all[i].title, all[i].minutes,
+               all[i].hand_in ? "; you write code" : "", "", all[i].question);
     printf("\n'engine lab show NN' describes a lab, 'engine lab run NN' runs it\n");
     return 0;
 }
@@ -140,6 +153,76 @@ static int lab_command(const struct cli *cli) {
     return code;
 }
 
+/* ---- grade ---- */
+
+/* Each has a folder of its name. */
+static enum error grade_check_names(const struct lab_options *o) {
+    size_t n, m;
+    for (int i = 0; i < o->hand_ins.count; i++) {
+        const char *name = grade_name(o->hand_ins.of[i], &n);
+        if (n == 0 || *name == '.')
+            return FAIL(ERR_USAGE, "hand-in '%s' has no name of its own\nname its folder: class/anna",
+                        o->hand_ins.of[i]);
+        for (int k = 0; k < i; k++) {
+            const char *other = grade_name(o->hand_ins.of[k], &m);
+            if (n == m && !memcmp(name, other, n))
+                return FAIL(ERR_USAGE,
+                            "two hand-ins are called '%.*s'\ngrade them one after the other, each with its --dir",
+                            (int)n, name);
+        }
+    }
+    return ERR_NONE;
+}
+
+static enum error grade_all(const struct grader *g, const struct lab_options *o, struct grade *all) {
+    TRY(lesson_needs(g->key));
+    TRY(file_make_folders(g->dir));
+    for (int i = 0; i < o->hand_ins.count; i++) {
+        if (!o->quiet && !o->json) fprintf(stderr, "%d of %d: %s\n", i + 1, o->hand_ins.count, o->hand_ins.of[i]);
+        TRY(grade_run(g, o->hand_ins.of[i], &all[i]));
+    }
+    grades_sort(all, o->hand_ins.count);
+    return ERR_NONE;
+}
+
+static int grade_opened(const struct lab_options *o, const struct lesson *key) {
+    const struct grader g = {
+        "/proc/self/exe", key,    o->dir ? o->dir : "graded", o->timeout > 0 ? o->timeout : 60 + 4 * 60 * key->minutes,
+        o->quick,         o->pool};
+    struct grade *all = pool_alloc(o->pool, (size_t)o->hand_ins.count * sizeof *all);
+    struct json j = {0};
+    bool good = true;
+    if (!all) return cli_fail(ERR_MEMORY);
+    if (!key->nfiles)
+        return cli_fail(FAIL(ERR_CONFIG,
+                             "%s/lab.yaml says nothing of 'hand_in'\nname the files to take: hand_in: [ring.c]",
+                             key->folder));
+    if (file_exists(g.dir) && (!file_is_folder(g.dir) || !lab_is_empty(g.dir)))
+        return cli_fail(
+            FAIL(ERR_CREATE, "'%s' already exists, and is not an empty folder\nname another with --dir", g.dir));
+    stop_install();
+    enum error err = grade_all(&g, o, all);
+    if (stop_signal()) return stop_exit_code(stop_signal());
+    if (err == ERR_NONE && o->json) err = cli_json(grades_json(&g, all, o->hand_ins.count, &j), &j, stdout);
+    if (err != ERR_NONE) return cli_fail(err);
+    if (!o->json) grades_print(all, o->hand_ins.count, stdout);
+    for (int i = 0; i < o->hand_ins.count; i++) good &= !all[i].reason && !all[i].broken;
+    return good ? 0 : error_exit_code(ERR_RESULT);
+}
+
+static int lab_grade(const struct cli *cli) {
+    struct lab_options *o = cli->options;
+    struct lesson *key = pool_alloc(cli->pool, sizeof *key);
+    char *report = NULL;
+    o->pool = cli->pool;
+    enum error err = key ? grade_check_names(o) : ERR_MEMORY;
+    if (err != ERR_NONE) return cli_fail(err);
+    err = lesson_open_head(o->key, key, &report);
+    int code = err == ERR_NONE ? grade_opened(o, key) : cli_reported(err, report);
+    lesson_close(key);
+    return code;
+}
+
 /* ---- the command ---- */
 
 #define WHICH CONFIG_STRING, AT(lab), .word = lesson_name, .missing = "which lab? 'engine lab list' lists them"
@@ -154,6 +237,19 @@ static const struct option run_options[] = {
     {0}};
 static const struct option copy_options[] = {
     {"NN", NULL, NULL, WHICH}, {"DIR", NULL, NULL, CONFIG_STRING, AT(dir), .missing = "copy where to?"}, {0}};
+static const struct option grade_options[] = {
+    {"HANDIN", NULL, "a folder for each student: class/*", .at = AT(hand_ins), .many = OPTION_LIST,
+     .missing = "which hand-ins?"},
+    {"--key", "FOLDER", "the lecturer's copy of the lab, whose lab.yaml may have further claims", CONFIG_STRING,
+     AT(key), .wants = "a folder", .missing = "--key FOLDER: which lab?"},
+    {"--dir", "DIR", "where each is run, in DIR/NAME; 'graded' by default", CONFIG_STRING, AT(dir),
+     .wants = "a folder"},
+    {"--timeout", "SECONDS", "how long a hand-in may take; by default a minute, and four times the lab's minutes",
+     CONFIG_SECONDS, AT(timeout), 1, 86400},
+    {"--quick", NULL, "the lab's quick form", CONFIG_BOOL, AT(quick)},
+    OPTION_JSON(TEXT),
+    {"--quiet", NULL, "no progress", CONFIG_BOOL, AT(quiet), .also = "-q"},
+    {0}};
 static const struct command forms[] = {
     {"list", "lists the labs: number, name, title, question, and how long each takes", OPTIONS(list_options),
      .run = lab_list},
@@ -162,13 +258,18 @@ static const struct command forms[] = {
      "copies the lab's files into labs/NN-name, runs its steps there, and compares the results with the lab's claims",
      OPTIONS(run_options), .run = lab_command},
     {"copy", "copies its files into a new folder, to be changed and run by hand", OPTIONS(copy_options),
-     .run = lab_copy}};
+     .run = lab_copy},
+    {"grade", "runs what a class has handed in against the lecturer's copy of a lab: a line each, the best first",
+     OPTIONS(grade_options), .run = lab_grade}};
 
 const struct command command_lab = {
     .name = "lab",
     .summary = "runs the labs of a course, and checks their results",
-    .notes = "Runs go to DIR/runs (quick form: DIR/quick), and the results to claims.json there.\n"
-             "Exit codes: 0; 1 a claim does not hold; 64 usage; 66 no such lab; 69 the machine\nlacks what the lab "
-             "needs; 78 a bad lab.yaml; the code of a step that failed; 130/143\n",
-    .forms = (const struct command *const[]){forms, forms + 1, forms + 2, forms + 3, NULL},
+    .notes =
+        "Runs go to DIR/runs (quick form: DIR/quick), and the results to claims.json there.\n"
+        "Exit codes: 0; 1 a claim does not hold; 64 usage; 65 code that does not compile; 66 no such lab;\n"
+        "69 the machine lacks what the lab needs; 78 a bad lab.yaml; the code of a step that failed; 130/143.\n"
+        "Of grade: 0 all claims of all hand-ins hold; 1 one does not, or a hand-in could not be run (its line has\n"
+        "the reason); 64; 66 no such key; 69; 73 DIR is not empty; 78 the key's lab.yaml is bad; 130/143\n",
+    .forms = (const struct command *const[]){forms, forms + 1, forms + 2, forms + 3, forms + 4, NULL},
 };

@@ -121,23 +121,45 @@ static bool term_timed(const struct lesson *l, const struct term *t) {
     return t->kind == TERM_SECONDS || (t->kind == TERM_PATH && (m ? measure_timed(m) : path_timed(t->path)));
 }
 
-enum error claim_check(struct lesson *l, int i, struct config_errors *e) {
+static bool term_rises(const struct term *t) {
+    const struct measure *m = t->kind == TERM_CELL   ? &t->quantity.measure
+                              : t->kind == TERM_PATH ? measure_find(t->path, (int)strlen(t->path))
+                                                     : NULL;
+    bool measured = t->kind != TERM_CELL || t->quantity.kind == QUANTITY_MEASURE;
+    return measured ? m && m->more_is_better
+                    : t->quantity.kind != QUANTITY_SPREAD && t->quantity.kind != QUANTITY_PREDICTED &&
+                          t->quantity.kind != QUANTITY_P;
+}
+
+/* What a score must be besides a claim: a number, of one place. */
+static void claim_refuse_score(const struct lesson *l, const struct claim *c, char wrong[CHECK_WRONG]) {
+    const struct term *t = &c->term[0];
+    bool text = t->kind == TERM_CELL && t->quantity.kind >= QUANTITY_WEIGHTS;
+    if (text || t->kind > TERM_PATH || c->check.op != IS_GT || c->term[1].kind != TERM_NUMBER)
+        snprintf(wrong, CHECK_WRONG, "a score is a number\nas in race.mine.step_best");
+    else if (t->kind == TERM_CELL && term_alone(l, t) < 0)
+        snprintf(wrong, CHECK_WRONG, "this is no single cell\nfix the other axes: [AXIS=VALUE]");
+}
+
+enum error claim_check(struct lesson *l, struct lesson_claim *at, struct config_errors *e) {
     struct claim c;
     char wrong[CHECK_WRONG] = "";
-    struct lesson_claim *at = &l->claim[i];
+    bool score = at == &l->score;
     if (read_claim(l, at->check, &c, wrong) && claim_count_places(l, &c) == 0)
         snprintf(wrong, sizeof wrong, "no cell of the matrix matches");
     bool elsewhere = !*wrong && c.term[1].kind == TERM_CELL && !c.beside;
     if (elsewhere && term_alone(l, &c.term[1]) < 0)
         snprintf(wrong, sizeof wrong, "'%.80s' is no single cell\nfix the other axes: [AXIS=VALUE]",
                  c.check.term[1].quantity);
+    if (score && !*wrong) claim_refuse_score(l, &c, wrong);
     if (!*wrong) {
         at->timed |= term_timed(l, &c.term[0]) || term_timed(l, &c.term[1]);
+        if (score) l->score_rises = term_rises(&c.term[0]);
         return ERR_NONE;
     }
     char *hint = strchr(wrong, '\n');
     if (hint) *hint++ = '\0';
-    config_error(e, at->place, false, "claim '%s': %s\n%s", at->check, wrong,
+    config_error(e, at->place, false, "%s '%s': %s\n%s", score ? "score" : "claim", score ? at->text : at->check, wrong,
                  hint ? hint : "for example 'race.ddp.step_time < 0.9 * race.dp.step_time'");
     return ERR_CONFIG;
 }
@@ -243,7 +265,7 @@ static const char *claim_numbers_text(const struct lesson *l, const struct claim
 static struct claim_result claim_judge_places(const struct lesson *l, const struct claim *c,
                                               const struct lesson_outcome *outcome) {
     const struct experiment *x = l->step[c->term[0].step].experiment;
-    struct claim_result r = {.holds = 1, .numbers = ""};
+    struct claim_result r = {.holds = 1, .numbers = "", .value = (double)NAN};
     double least = INFINITY;
     int places = 0, second;
     for (int i = 0; i < x->ncells; i++) {
@@ -258,6 +280,7 @@ static struct claim_result claim_judge_places(const struct lesson *l, const stru
         if (!decides) continue;
         r.holds = holds, least = claim_values_margin(&v[0], &v[1]);
         r.numbers = claim_numbers_text(l, c, x->cell[i].label, v, holds);
+        r.value = v[0].number;
     }
     const char *more =
         places > 1 && r.holds == 1 ? pool_printf(l->pool, "in all of %d; the closest %s", places, r.numbers) : NULL;
@@ -265,16 +288,18 @@ static struct claim_result claim_judge_places(const struct lesson *l, const stru
     return r;
 }
 
-struct claim_result claim_judge(const struct lesson *l, int i, const struct lesson_outcome *outcome) {
+struct claim_result claim_judge(const struct lesson *l, const struct lesson_claim *at,
+                                const struct lesson_outcome *outcome) {
     struct claim c;
     struct check_value v[2];
     char wrong[CHECK_WRONG];
-    struct claim_result r = {-1, ""};
-    if (!read_claim(l, l->claim[i].check, &c, wrong)) return r;
+    struct claim_result r = {-1, "", (double)NAN};
+    if (!read_claim(l, at->check, &c, wrong)) return r;
     if (c.term[0].kind == TERM_CELL) return claim_judge_places(l, &c, outcome);
     term_value(&c, 0, outcome, 0, &v[0]);
     term_value(&c, 1, outcome, c.term[1].kind == TERM_CELL ? term_alone(l, &c.term[1]) : 0, &v[1]);
     r.holds = check_holds(&v[0], c.check.op, &v[1]);
     r.numbers = claim_numbers_text(l, &c, "", v, r.holds);
+    r.value = v[0].number;
     return r;
 }

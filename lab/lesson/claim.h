@@ -25,8 +25,11 @@ struct lesson_outcome {
 struct claim_result {
     int holds;           /* 1, 0; -1: not judged */
     const char *numbers; /* of the place that decides: "ddp devices=cpu:4: 81.2 < 96" */
+    double value;        /* of the first term there; NaN: not measured, or a text */
 };
-/* Reads claim i, looks whether it can hold at all, and notes whether it is about time. Errors go to e. */
-MUST_CHECK enum error claim_check(struct lesson *l, int i, struct config_errors *e);
+/* Reads a claim of the lesson, or its score, looks whether it can hold at all, and notes whether it is about time and
+ * whether more of the score is better. Errors go to e. */
+MUST_CHECK enum error claim_check(struct lesson *l, struct lesson_claim *at, struct config_errors *e);
 /* outcome: of each step. Texts live in the lesson's pool. */
-struct claim_result claim_judge(const struct lesson *l, int i, const struct lesson_outcome *outcome);
+struct claim_result claim_judge(const struct lesson *l, const struct lesson_claim *at,
+                                const struct lesson_outcome *outcome);

@@ -41,7 +41,7 @@ static enum error lesson_read_about(const char *path, const char *text, struct p
     config_errors_free(e);
     if (err != ERR_NONE) return err;
     *out = (struct lesson_about){pool_strndup(pool, path, strcspn(path, "/")), lesson_map_scalar(root, "title"),
-                                 lesson_map_scalar(root, "question"), 0};
+                                 lesson_map_scalar(root, "question"), 0, node_get(root, "hand_in")};
     if (!out->name) return ERR_MEMORY;
     return text_real(lesson_map_scalar(root, "minutes"), &out->minutes) ? ERR_NONE
                                                                         : FAIL(ERR_BUG, "%s: no minutes", path);

@@ -10,11 +10,13 @@
  *   look: [The column "B against A"]
  *   claims:
  *     - {text: "The ring is faster.", check: "race.ddp.step_time < race.dp.step_time @ devices > cpu:2"}
- */
+ *
+ * In a lab that asks for code, 'hand_in: [ring.c]' names what the reader writes, which is built before the first step, and
+ * 'score: race.mine.step_best' a number by which hand-ins are sorted. */
 #pragma once
 #include "lab/experiment/experiment.h"
 
-enum { LESSON_STEPS = 24, LESSON_CLAIMS = 32, LESSON_LOOKS = 16, LESSON_WORDS = 32 };
+enum { LESSON_STEPS = 24, LESSON_CLAIMS = 32, LESSON_LOOKS = 16, LESSON_WORDS = 32, LESSON_FILES = 8 };
 enum lesson_kind { LESSON_RUN, LESSON_COMPARE, LESSON_BENCH, LESSON_ENGINE, LESSON_KINDS };
 struct lesson_step {
     const char *name;
@@ -38,16 +40,22 @@ struct lesson {
     double minutes;
     int64_t gpus, nodes; /* that it needs */
     const char *python;  /* the module, or NULL */
-    int nsteps, nclaims, nlooks;
+    int nsteps, nclaims, nlooks, nfiles;
+    const char *hand_in[LESSON_FILES]; /* names of files in the folder, which the reader writes */
     struct lesson_step step[LESSON_STEPS];
     const char *look[LESSON_LOOKS];
     struct lesson_claim claim[LESSON_CLAIMS];
+    struct lesson_claim score; /* text: the number's name; NULL: there is none */
+    bool score_rises;          /* more of it is better */
     bool quick;
     struct pool *pool;
 };
-/* Reads FOLDER/lab.yaml, with the words for quick form where that is asked for, and checks experiments and claims: all
- * that is wrong is in *report then, ERR_CONFIG; ERR_INPUT without a lab.yaml. lesson_close in any case. */
+/* Reads FOLDER/lab.yaml, with the words for quick form where that is asked for, builds the sources among hand_in, and checks
+ * experiments and claims: all that is wrong is in *report then, ERR_CONFIG; ERR_INPUT without a lab.yaml. lesson_close in
+ * any case. */
 MUST_CHECK enum error lesson_open(const char *folder, bool quick, struct lesson *out, char **report);
+/* The same up to hand_in: neither steps nor claims are read, and nothing is built. */
+MUST_CHECK enum error lesson_open_head(const char *folder, struct lesson *out, char **report);
 void lesson_close(struct lesson *l);
 /* -1: there is none. */
 int lesson_step_named(const struct lesson *l, const char *name, int n);
@@ -59,6 +67,7 @@ MUST_CHECK enum error lesson_needs(const struct lesson *l);
 struct lesson_about {
     const char *name, *title, *question; /* "00-hello" */
     double minutes;
+    const struct node *hand_in; /* a list; NULL: the lab asks for no code */
 };
 enum { LESSONS_MOST = 64 };
 MUST_CHECK enum error lesson_list(struct pool *pool, struct lesson_about *out, int *n);

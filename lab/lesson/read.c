@@ -4,6 +4,7 @@
 #include "engine/base/text.h"
 #include "engine/device/device.h"
 #include "lab/lesson/claim.h"
+#include "lab/process/compile.h"
 #include "lab/process/process.h"
 
 #include <ctype.h>
@@ -29,10 +30,10 @@ static const struct config_section needs_schema = {
     .name = "needs", .fields = needs_fields, .size = sizeof(struct raw_needs)};
 
 struct lesson_raw {
-    const char *title, *question;
+    const char *title, *question, *score;
     double minutes;
     struct raw_needs needs;
-    struct node *steps, *look, *claims;
+    struct node *hand_in, *steps, *look, *claims;
 };
 #define AT(member) offsetof(struct lesson_raw, member)
 static const struct config_field fields[] = {
@@ -40,6 +41,9 @@ static const struct config_field fields[] = {
     {"question", CONFIG_STRING, AT(question), NULL, .help = "What it answers"},
     {"minutes", CONFIG_REAL, AT(minutes), "1", "Approximate duration", .min = 0, .max = 10000},
     {"needs", CONFIG_SECTION, AT(needs), NULL, .help = "What the lab needs of this machine", .extra = &needs_schema},
+    {"hand_in", CONFIG_NODE, AT(hand_in), NULL,
+     .help = "Files of the folder that the reader writes; those in C are built before the first step"},
+    {"score", CONFIG_STRING, AT(score), NULL, .help = "The number by which hand-ins are sorted: STEP.SIDE.METRIC"},
     {"steps", CONFIG_NODE, AT(steps), NULL, .help = "The steps to run, in this order"},
     {"look", CONFIG_NODE, AT(look), NULL, .help = "What to look at in the output of the steps"},
     {"claims", CONFIG_NODE, AT(claims), NULL, .help = "The expected results, which are checked"},
@@ -256,6 +260,16 @@ static enum error read_look(struct lesson_reader *r, struct node *item) {
     return ERR_NONE;
 }
 
+/* No path: a hand-in's file is taken from its folder and from nowhere else. */
+static enum error read_hand_in(struct lesson_reader *r, struct node *item) {
+    const char *name = item->kind == NODE_SCALAR ? item->text : "";
+    if (!*name || *name == '.' || strchr(name, '/') || r->l->nfiles == LESSON_FILES)
+        config_error(r->e, item, false, "'hand_in' is a list of up to %d names of files in this folder", LESSON_FILES);
+    else
+        r->l->hand_in[r->l->nfiles++] = name;
+    return ERR_NONE;
+}
+
 static enum error read_list(struct lesson_reader *r, const struct node *root, const char *key, struct node *list,
                             enum error (*take)(struct lesson_reader *, struct node *)) {
     if (!list || list->kind != NODE_LIST || list->count == 0) {
@@ -268,40 +282,75 @@ static enum error read_list(struct lesson_reader *r, const struct node *root, co
 
 /* ---- all ---- */
 
-static enum error read_all(struct lesson_reader *r) {
+static enum error read_head(struct lesson_reader *r, struct lesson_raw *raw, struct node **root) {
     struct lesson *l = r->l;
-    struct node *root;
-    struct lesson_raw raw;
     char *path = pool_printf(l->pool, "%s/lab.yaml", l->folder);
     if (!path) return ERR_MEMORY;
-    enum error err = tree_read(path, l->pool, r->e, &root);
-    if (err == ERR_CONFIG && root->count == 0) return err;
+    enum error err = tree_read(path, l->pool, r->e, root);
+    if (err == ERR_CONFIG && (*root)->count == 0) return err;
     TRY(lesson_go_on(err));
-    TRY(lesson_go_on(config_read(&schema, root, l->pool, r->e, &raw)));
-    l->title = raw.title ? raw.title : "", l->question = raw.question ? raw.question : "";
-    l->minutes = raw.minutes, l->gpus = raw.needs.gpus, l->nodes = raw.needs.nodes, l->python = raw.needs.python;
-    TRY(read_list(r, root, "steps", raw.steps, read_step));
-    if (raw.look) TRY(read_list(r, root, "look", raw.look, read_look));
-    TRY(read_list(r, root, "claims", raw.claims, read_claim));
-    if (config_errors_count(r->e)) return ERR_CONFIG;
-    for (int i = 0; i < l->nclaims; i++) TRY(lesson_go_on(claim_check(l, i, r->e)));
-    return config_errors_count(r->e) ? ERR_CONFIG : ERR_NONE;
+    TRY(lesson_go_on(config_read(&schema, *root, l->pool, r->e, raw)));
+    l->title = raw->title ? raw->title : "", l->question = raw->question ? raw->question : "";
+    l->minutes = raw->minutes, l->gpus = raw->needs.gpus, l->nodes = raw->needs.nodes, l->python = raw->needs.python;
+    return raw->hand_in ? read_list(r, *root, "hand_in", raw->hand_in, read_hand_in) : ERR_NONE;
 }
 
-enum error lesson_open(const char *folder, bool quick, struct lesson *out, char **report) {
+/* Experiments name what is built. */
+static enum error lesson_build(const struct lesson *l) {
+    for (int i = 0; i < l->nfiles; i++) {
+        const char *path = pool_printf(l->pool, "%s/%s", l->folder, l->hand_in[i]), *object;
+        if (!path) return ERR_MEMORY;
+        if (compile_is_source(path)) TRY(compile_plugin(path, l->pool, &object));
+    }
+    return ERR_NONE;
+}
+
+/* As a claim that the number is above zero. */
+static enum error read_score(struct lesson_reader *r, const char *score, const struct node *root) {
+    if (!score) return ERR_NONE;
+    r->l->score = (struct lesson_claim){score, pool_printf(r->l->pool, "%s > 0", score), .quick = true,
+                                        .place = node_get(root, "score")};
+    return r->l->score.check ? claim_check(r->l, &r->l->score, r->e) : ERR_MEMORY;
+}
+
+static enum error read_rest(struct lesson_reader *r, const struct lesson_raw *raw, const struct node *root) {
+    struct lesson *l = r->l;
+    TRY(lesson_build(l));
+    TRY(read_list(r, root, "steps", raw->steps, read_step));
+    if (raw->look) TRY(read_list(r, root, "look", raw->look, read_look));
+    TRY(read_list(r, root, "claims", raw->claims, read_claim));
+    if (config_errors_count(r->e)) return ERR_CONFIG;
+    for (int i = 0; i < l->nclaims; i++) TRY(lesson_go_on(claim_check(l, &l->claim[i], r->e)));
+    return lesson_go_on(read_score(r, raw->score, root));
+}
+
+static enum error lesson_open_part(const char *folder, bool head, struct lesson *out, char **report) {
     struct lesson_reader r = {.l = out};
-    *out = (struct lesson){.quick = quick};
+    struct lesson_raw raw;
+    struct node *root;
     *report = NULL;
     TRY(pool_create(&out->pool));
     TRY(config_errors_create(&r.e));
     out->folder = pool_printf(out->pool, "%s", folder);
-    enum error err = out->folder ? read_all(&r) : ERR_MEMORY;
-    if (err == ERR_CONFIG) {
+    enum error err = out->folder ? read_head(&r, &raw, &root) : ERR_MEMORY;
+    if (err == ERR_NONE && !head) err = read_rest(&r, &raw, root);
+    if (err == ERR_NONE && config_errors_count(r.e)) err = ERR_CONFIG;
+    if (err == ERR_CONFIG && config_errors_count(r.e)) {
         *report = config_errors_text(r.e, out->pool);
         if (*report) (void)FAIL(ERR_CONFIG, "%.*s", (int)strcspn(*report, "\n"), *report);
     }
     config_errors_free(r.e);
     return err;
+}
+
+enum error lesson_open(const char *folder, bool quick, struct lesson *out, char **report) {
+    *out = (struct lesson){.quick = quick};
+    return lesson_open_part(folder, false, out, report);
+}
+
+enum error lesson_open_head(const char *folder, struct lesson *out, char **report) {
+    *out = (struct lesson){0};
+    return lesson_open_part(folder, true, out, report);
 }
 
 void lesson_close(struct lesson *l) {

@@ -6,6 +6,7 @@
 #include "lab/process/process.h"
 #include "lab/runner/runner.h"
 
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -178,11 +179,13 @@ static void claims_judge(const struct lesson *l, struct lesson_result *out) {
     for (int i = 0; i < l->nclaims; i++) {
         struct claim_result *c = &out->claim[i];
         bool open = l->quick && !l->claim[i].quick;
-        *c = open ? (struct claim_result){-1, "not judged in quick form"} : claim_judge(l, i, out->outcome);
+        *c = open ? (struct claim_result){-1, "not judged in quick form", (double)NAN}
+                  : claim_judge(l, &l->claim[i], out->outcome);
         out->hold += !open && c->holds == 1;
         out->broken += !open && c->holds != 1;
         out->open += open;
     }
+    out->score = l->score.check ? claim_judge(l, &l->score, out->outcome).value : (double)NAN;
 }
 
 static enum error lesson_write_claims(const struct lesson *l, const struct lesson_result *out) {

@@ -23,6 +23,7 @@ struct lesson_result {
     double seconds;
     struct claim_result claim[LESSON_CLAIMS];
     int hold, broken, open; /* claims: how many; open: not judged in quick form */
+    double score;           /* NaN: there is none, or it was not measured */
 };
 /* A step that ends with another code than it should is no error of this: it is in out->failed. */
 MUST_CHECK enum error lesson_run(const struct lesson_runner *r, const struct lesson *l, struct lesson_result *out);

@@ -27,6 +27,8 @@ void lesson_print(const struct lesson *l, const struct lesson_result *r, FILE *f
     fprintf(f, "\n%d of %d hold", r->hold, r->hold + r->broken);
     if (r->open) fprintf(f, ", %d not judged in quick form", r->open);
     fprintf(f, "; %s\n", text_of_seconds(r->seconds, took));
+    if (l->score.check)
+        fprintf(f, "score %s: %.4g (%s is better)\n", l->score.text, r->score, l->score_rises ? "more" : "less");
     for (int i = 0; i < l->nsteps; i++)
         if (r->report[i]) fprintf(f, "report %s\n", r->report[i]);
     fprintf(f, "wrote %s/claims.json\n", r->runs);
@@ -62,6 +64,9 @@ enum error lesson_json(const struct lesson *l, const struct lesson_result *r, st
     }
     json_close(j, ']');
     json_bool(j, "all_hold", r->broken == 0);
+    if (l->score.check)
+        json_object(j, "score", JSON_TEXT("of", l->score.text), JSON_REAL("value", r->score),
+                    JSON_BOOL("more_is_better", l->score_rises));
     json_close(j, '}');
     return json_done(j);
 }

@@ -4,12 +4,15 @@
 #include "engine/base/file.h"
 #include "engine/train/stop.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -189,6 +192,32 @@ enum error processes_run(const struct process *p, int n, struct process_limits l
     process_processes_bury(&w, end);
     stop_kills(0);
     return err;
+}
+
+/* Any child of this process, by /proc; 0: there is none. */
+static pid_t process_child(void) {
+    DIR *d = opendir("/proc");
+    pid_t found = 0;
+    for (struct dirent *e; d && !found && (e = readdir(d));) {
+        char path[300], line[512];
+        int pid, parent;
+        snprintf(path, sizeof path, "/proc/%s/stat", e->d_name);
+        const char *after =
+            file_line(path, line, sizeof line) ? strrchr(line, ')') : NULL; /* the name may hold blanks */
+        if (after && sscanf(line, "%d", &pid) == 1 && sscanf(after, ") %*c %d", &parent) == 1 && parent == getpid())
+            found = pid;
+    }
+    if (d) closedir(d);
+    return found;
+}
+
+enum error processes_kill_left(void) {
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return FAIL(ERR_BUG, "prctl: %s", strerror(errno));
+    for (pid_t pid; (pid = process_child()) != 0;) { /* with each that dies its children become this one's */
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+    return ERR_NONE;
 }
 
 enum error process_run(const struct process *p, struct pool *pool, int *code) {

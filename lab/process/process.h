@@ -28,6 +28,9 @@ enum { PROCESSES_MOST = 64 };
  * them, too, and they are waited for all the same. */
 MUST_CHECK enum error processes_run(const struct process *p, int n, struct process_limits limits, struct pool *pool,
                                     struct process_end *end);
+/* From the first call on, processes that others leave become this one's; each call kills those that it has. For a caller
+ * without other children. */
+MUST_CHECK enum error processes_kill_left(void);
 /* One, without limits. */
 MUST_CHECK enum error process_run(const struct process *p, struct pool *pool, int *code);
 /* A program by its own path: /proc/self/exe, given to a launcher, would be the launcher. NULL: no memory. */

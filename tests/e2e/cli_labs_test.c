@@ -263,6 +263,8 @@ static void every_claim_holds(void **state) {
     for (int i = 0; i < labs->count; i++) {
         const char *name = json_get(&labs->children[i], "name")->text;
         char dir[700];
+        if (json_get(&labs->children[i], "hand_in")->count > 0)
+            continue; /* code that is to be written: cli_code_labs_test */
         snprintf(dir, sizeof dir, "%s/%s", folder, name);
         program_run(&p, 300, "lab", "run", name, "--quick", "-q", "--json", "--dir", dir, NULL);
         if (p.code == 69) {

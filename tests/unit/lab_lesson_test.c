@@ -129,15 +129,15 @@ static void claims_come_to_numbers(void **state) {
     assert_ok(json_parse(told, strlen(told), (struct json_limits){4, 64, 64}, l.pool, &o[2].told));
     static const int holds[] = {1, 1, 1, 1, -1, 1, -1, 1}; /* of the first claims */
     for (int i = 0; i < (int)(sizeof holds / sizeof *holds); i++) {
-        struct claim_result r = claim_judge(&l, i, o);
+        struct claim_result r = claim_judge(&l, &l.claim[i], o);
         if (r.holds != holds[i]) fail_msg("%s: %d, %s", l.claim[i].check, r.holds, r.numbers);
     }
-    assert_string_equal(claim_judge(&l, 1, o).numbers, "3 is above 2.5");
+    assert_string_equal(claim_judge(&l, &l.claim[1], o).numbers, "3 is above 2.5");
     o[2].seconds = 2;
-    assert_int_equal(claim_judge(&l, 5, o).holds, 0);
-    assert_string_equal(claim_judge(&l, 5, o).numbers, "4 is not below 3");
+    assert_int_equal(claim_judge(&l, &l.claim[5], o).holds, 0);
+    assert_string_equal(claim_judge(&l, &l.claim[5], o).numbers, "4 is not below 3");
     o[0].done = false;
-    assert_int_equal(claim_judge(&l, 5, o).holds, -1);
+    assert_int_equal(claim_judge(&l, &l.claim[5], o).holds, -1);
     lesson_close(&l);
 }
 
@@ -193,6 +193,48 @@ static void limits_are_kept(void **state) {
     lesson_close(&l);
 }
 
+/* One number; of a run, of a comparison's cell, or by a path. */
+static void scores_are_numbers(void **state) {
+    static const struct {
+        const char *score, *wrong;
+        bool timed, rises;
+    } of[] = {{"r.step_best", NULL, true, false},
+              {"r.throughput", NULL, true, true},
+              {"2 * j.list.1.t", NULL, false, false},
+              {"two.B[devices=cpu:2].bytes", NULL, false, false},
+              {"two.B[devices=cpu:2].throughput", NULL, true, true},
+              {"two.B[devices=cpu:2].spread", NULL, true, false},
+              {"two.B[devices=cpu:2].speedup", NULL, true, true},
+              {"two.B.step_time", "this is no single cell", false, false},
+              {"two.B[devices=cpu:2].weights", "a score is a number", false, false},
+              {"3", "STEP.METRIC is wanted first", false, false},
+              {"tow.B.step_time", "there is no step 'tow'", false, false},
+              {"two.B.steptime", "score 'two.B.steptime': ", false, false}};
+    static struct lesson l;
+    static struct lesson_outcome o[LESSON_STEPS];
+    char text[sizeof lab + 64], *report;
+    struct run_result run = {0};
+    struct result_step step = {.ms = 0.5};
+    (void)state;
+    run.step = &step, run.nsteps = 1;
+    o[0] = (struct lesson_outcome){.done = true, .run = &run};
+    write_file("e.yaml", experiment);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        snprintf(text, sizeof text, "%sscore: %s\n", lab, of[i].score);
+        write_file("lab.yaml", text);
+        enum error err = lesson_open(folder, false, &l, &report);
+        if (of[i].wrong && (err != ERR_CONFIG || !report || !strstr(report, of[i].wrong)))
+            fail_msg("%s: %s", of[i].score, report ? report : "was taken");
+        if (!of[i].wrong) {
+            if (err != ERR_NONE) fail_msg("%s: %s", of[i].score, report ? report : error_message());
+            if (l.score.timed != of[i].timed || l.score_rises != of[i].rises)
+                fail_msg("%s: timed %d, rises %d", of[i].score, l.score.timed, l.score_rises);
+            if (i == 0) assert_true(claim_judge(&l, &l.score, o).value == 0.5);
+        }
+        lesson_close(&l);
+    }
+}
+
 /* Each of those that come with the program can be read. */
 static void labs_are_found_by_number_and_name(void **state) {
     (void)state;
@@ -234,6 +276,7 @@ int main(void) {
         cmocka_unit_test_setup(claims_about_time_are_known, set_up),
         cmocka_unit_test_setup(labs_may_be_anything, set_up),
         cmocka_unit_test_setup(limits_are_kept, set_up),
+        cmocka_unit_test_setup(scores_are_numbers, set_up),
         cmocka_unit_test_setup(labs_are_found_by_number_and_name, set_up),
     };
     return cmocka_run_group_tests_name("lesson", tests, NULL, NULL);

@@ -246,14 +246,17 @@ static const char *algorithm_name(int i) {
 static enum error comm_read_algorithm(const char *value, void *out) {
     const char *names[24], *near;
     const struct algo_ops *algo;
+    char all[256] = "";
     int n = 0;
     *(const char **)out = value;
-    for (; n < 24 && (names[n] = algorithm_name(n)); n++)
+    for (; n < 24 && (names[n] = algorithm_name(n)); n++) {
         if (!strcmp(value, names[n])) return ERR_NONE;
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", n ? ", " : "", names[n]);
+    }
     if (plugin_is_path(value)) return algo_named(value, &algo) == ERR_NONE ? ERR_NONE : ERR_USAGE;
     near = text_nearest(value, names, n);
-    return FAIL(ERR_USAGE, "no algorithm '%s'%s%s%s\n'--algorithm all' tries every one", value,
-                near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return FAIL(ERR_USAGE, "no algorithm '%s'%s%s%s\nthere are %s, and plug-ins: ./mine.so", value,
+                near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "", all);
 }
 
 static const char *comm_type_name(int i) {

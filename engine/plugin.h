@@ -45,7 +45,8 @@ struct engine_call {
     int64_t bytes;      /* of one element */
     char *buf;
     /* Sends and receives at once, and returns when both are done; NULL: nothing in that direction. What is sent and
-     * what is received agree in count. 0, or a failure, which the function has to return at once. */
+     * what is received agree in count, and the two legs share no memory. 0, or a failure, which the function has to
+     * return at once. */
     int (*exchange)(struct engine_call *c, const struct engine_leg *out, const struct engine_leg *in);
     void *engine; /* the engine's own */
 };

@@ -146,7 +146,8 @@ enum error call_disagree(void *user, int lane, int peer, const struct call *mine
     call_text(theirs, NULL, a);
     call_text(mine, kind == KIND_RECV ? "recv" : NULL, b);
     if (mine->sequence) snprintf(number, sizeof number, " as collective %u", (unsigned)mine->sequence);
-    if (theirs->what == mine->what && kind == KIND_ALL_TO_ALL && theirs->sequence == mine->sequence)
+    bool parts = kind == KIND_ALL_TO_ALL && theirs->what == mine->what && theirs->sequence == mine->sequence;
+    if (parts || same_call(theirs, mine)) /* messages of one call: two legs of a plug-in */
         return group_fail(g, ERR_MISMATCH, "%s%s: rank %d sends rank %d a part of another size than it expects", a,
                           number, peer, g->rank);
     return group_fail(g, ERR_MISMATCH, "rank %d called %s%s where rank %d called %s", peer, a, number, g->rank, b);

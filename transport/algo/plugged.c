@@ -53,6 +53,15 @@ static enum error leg_check(const struct engine_call *c, const struct engine_leg
                 (int)c->size, first, first + (long long)leg->count, (long long)c->count);
 }
 
+/* What leaves must not change before it has left. */
+static enum error legs_check(const struct engine_call *c, const struct engine_leg *out, const struct engine_leg *in) {
+    if (!out || !in || !out->count || !in->count) return ERR_NONE;
+    const char *from = out->data, *to = in->data;
+    if (from >= to + in->count * c->bytes || to >= from + out->count * c->bytes) return ERR_NONE;
+    return FAIL(ERR_BUG, "rank %d of %d sends elements and receives into them in one exchange", (int)c->rank,
+                (int)c->size);
+}
+
 static struct leg leg_of(const struct visit *v, const struct engine_leg *leg) {
     static const enum landing landings[] = {
         [ENGINE_COPY] = LAND_COPY, [ENGINE_ADD_LEFT] = LAND_LEFT, [ENGINE_ADD_RIGHT] = LAND_RIGHT};
@@ -64,6 +73,7 @@ static enum error visit_exchange(struct visit *v, const struct engine_leg *out, 
     if (v->failed || (!out && !in)) return v->failed;
     TRY(leg_check(&v->call, out));
     TRY(leg_check(&v->call, in));
+    TRY(legs_check(&v->call, out, in));
     v->moved.sent += out ? out->count : 0;
     v->moved.received += in ? in->count : 0;
     return collective_exchange(v->c, leg_of(v, out), leg_of(v, in));

@@ -28,7 +28,7 @@ double squares_sum(const float *x, int64_t n) {
 }
 
 void squares_partials(const float *g, int64_t begin, int64_t end, double *partial) {
-    assert(begin % NORM_BLOCK == 0);
+    assert(begin % NORM_BLOCK == 0 || begin == end);
     for (int64_t i = begin; i < end; i += NORM_BLOCK)
         partial[i / NORM_BLOCK] = squares_sum(g + i, end - i < NORM_BLOCK ? end - i : NORM_BLOCK);
 }

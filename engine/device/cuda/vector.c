@@ -95,7 +95,7 @@ enum error cuda_accumulate(struct device *d, void *to, const void *from, int64_t
 
 enum error cuda_partials(struct device *d, const float *g, int64_t begin, int64_t end, double *partial) {
     CUDA_ENTERED(c, d);
-    assert(begin % NORM_BLOCK == 0);
+    assert(begin % NORM_BLOCK == 0 || begin == end);
     if (begin >= end) return ERR_NONE;
     CU(vector_partials(g + begin, end - begin, partial + begin / NORM_BLOCK, c->stream[LANE_COMPUTE]),
        "sums of squares");

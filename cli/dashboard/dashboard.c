@@ -66,7 +66,7 @@ void dashboard_follow(struct dashboard *d, const struct job *job) {
     struct pool *pool = job->settings->pool;
     struct run_result r = {.setting = pool_alloc(pool, RESULT_SETTINGS * sizeof *r.setting)};
     if (r.setting) r.nsettings = result_flatten(job->settings->tree, pool, r.setting, RESULT_SETTINGS);
-    char *run = board_run(&r, job->settings->config.devices.count, job->run_dir, NULL);
+    char *run = board_run(&r, job->settings->config.devices.count, job->run_dir, NULL, NULL);
     pthread_mutex_lock(&d->lock);
     d->state.run_dir = job->run_dir;
     d->run = run;

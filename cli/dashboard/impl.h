@@ -34,9 +34,10 @@ struct board_state {
 bool board_ranks(const struct board_state *s, FILE *out);
 /* Lines from *since on, which moves to what comes next; *last: nothing more was there. */
 bool board_metrics(const struct board_state *s, int64_t *since, bool *last, FILE *out);
-/* The run's part of the page as JSON, from the settings of *r. devices: -1 where it is not known how many. name: instead of the configuration's; NULL. The
- * text is to be freed; NULL: out of memory. */
-char *board_run(const struct run_result *r, int64_t devices, const char *run_dir, const char *name);
+/* The run's part of the page as JSON, from the settings of *r. devices: -1 where it is not known how many. name: instead of the configuration's; NULL.
+ * remark: what people wrote about it; NULL. The text is to be freed; NULL: out of memory. */
+char *board_run(const struct run_result *r, int64_t devices, const char *run_dir, const char *name,
+                const struct remark *remark);
 
 /* ---- dashboard_serve.c: connections ---- */
 struct board_server; /* one thread, a bounded number of connections */

@@ -116,7 +116,8 @@ static void board_put_whole(struct json *j, const struct run_result *r, const ch
         json_string(j, key, run_result_setting(r, setting));
 }
 
-char *board_run(const struct run_result *r, int64_t devices, const char *run_dir, const char *name) {
+char *board_run(const struct run_result *r, int64_t devices, const char *run_dir, const char *name,
+                const struct remark *remark) {
     const char *zoo = run_result_setting(r, "model.zoo"), *model = *zoo ? zoo : run_result_setting(r, "model");
     struct json j = {0};
     json_open(&j, NULL, '{');
@@ -129,6 +130,7 @@ char *board_run(const struct run_result *r, int64_t devices, const char *run_dir
     board_put_whole(&j, r, "nodes", "run.nodes");
     board_put_whole(&j, r, "seed", "seed");
     json_string(&j, "run_dir", run_dir);
+    if (remark) json_put(&j, JSON_TEXT("tags", remark->tags), JSON_TEXT("note", remark->note));
     json_open(&j, "settings", '{');
     for (int i = 0; i < r->nsettings; i++) json_string(&j, r->setting[i].key, r->setting[i].value);
     json_close(&j, '}');

@@ -78,7 +78,7 @@ static bool watch_tell_runs(struct board_watch *w, int64_t since, struct board_a
 static bool watch_run_json(const char *dir, const char *name, const struct listed *r, struct pool *pool, FILE *body) {
     struct run_result settings = {0};
     if (run_result_settings(dir, pool, &settings) != ERR_NONE) settings.nsettings = 0;
-    char *text = board_run(&settings, r->devices, dir, name);
+    char *text = board_run(&settings, r->devices, dir, name, &r->remark);
     if (text) fprintf(body, "%s\n", text);
     free(text);
     return text != NULL;

@@ -187,6 +187,10 @@ static void a_page_asks_what_is_new(void **state) {
     assert_string_equal(json_get_text(row, "name"), "two");
     assert_string_equal(json_get_text(row, "note"), "a <b>word</b>");
     assert_string_equal(json_get(row, "tags")->children->text, "good");
+    char target[64];
+    snprintf(target, sizeof target, "/api/run?run=%s", json_get_text(row, "id"));
+    assert_string_equal(json_get_text(ask(target), "note"), "a <b>word</b>");
+    assert_string_equal(json_get_text(ask(target), "tags"), "good");
     assert_int_equal(json_get(rows_since(later, &next), "runs")->count, 0);
     /* a version that this server has not had: all */
     root = rows_since(first - 1, &next);

@@ -106,7 +106,7 @@ void sha256_hex(struct sha256 s, char out[SHA256_TEXT]) {
 
 /* ---- secrets ---- */
 
-/* At exit libcrypto would free what threads of doors (transport/door) may still use. */
+/* At exit libcrypto would free what threads of nng may still use. */
 __attribute__((constructor)) static void libcrypto_stays(void) {
     OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
 }

@@ -49,6 +49,13 @@ static const struct {
     {"modes/", "transport/link/", NULL},
     {"modes/", "transport/algo/", NULL},
     {"", "yaml.h", "engine/config/"},
+    {"engine/", "nng/", NULL},
+    {"modes/", "nng/", NULL},
+    {"cli/", "nng/", NULL},
+    {"transport/algo/", "nng/", NULL},
+    {"transport/launch/", "nng/", NULL},
+    {"transport/group", "nng/", NULL},
+    {"transport/link/", "nng/", "transport/link/tcp"},
     {"engine/", "openssl/", "engine/base/"},
     {"engine/", "openssl/ssl", NULL},                 /* libssl is transport's, libcrypto engine/base's */
     {"transport/", "openssl/", "transport/door/tls"}, /* with the few words of libcrypto that it needs */

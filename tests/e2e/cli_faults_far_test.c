@@ -123,7 +123,7 @@ static void would_fail_again(void **state) {
 /* ---- strangers ---- */
 
 static const char http[] = "GET / HTTP/1.1\r\nHost: engine\r\n\r\n";
-static const unsigned char greeting[] = {0, 'S', 'P', 0, 0, 0x30, 0, 0}; /* of another protocol */
+static const unsigned char greeting[] = {0, 'S', 'P', 0, 0, 0x30, 0, 0}; /* nng's REQ */
 static const unsigned char huge[] = {0, 'S', 'P', 0, 0, 0x30, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0};
 
 static void garbage(unsigned char *bytes, size_t n, uint64_t turn) {

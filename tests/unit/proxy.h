@@ -1,8 +1,6 @@
 /* A TCP proxy in threads of the test, which mistreats what passes: slices it, stops it, cuts it, changes
  * it. */
 #pragma once
-#include "transport/door/address.h"
-
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -54,15 +52,6 @@ struct proxy {
 static inline struct sockaddr_in proxy_address(int port) {
     return (struct sockaddr_in){
         .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-}
-
-/* Of "tcp://127.0.0.1:29500". */
-static inline struct endpoint proxy_endpoint(const char *url) {
-    struct address a;
-    struct endpoint at[ENDPOINTS_MAX];
-    int n;
-    if (address_parse(url + strlen("tcp:"), &a) || address_resolve(&a, at, &n)) abort();
-    return *at;
 }
 
 static inline void proxy_reset(int fd) {

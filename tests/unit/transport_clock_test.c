@@ -1,6 +1,6 @@
 /* The wall clock is set back by an hour while ranks work and while they wait for each other: all
- * deadlines are kept, since they go by the monotonic clock. The calls below stand before the C library's, for other
- * libraries, too. */
+ * deadlines are kept, since they go by the monotonic clock. The calls below stand before the C
+ * library's, for nng, too, whose own timeouts go by the wall clock. */
 #include "tests/harness/harness.h"
 
 #include "engine/base/clock.h"

@@ -47,25 +47,34 @@ static int64_t soon(void) {
     return clock_ns() + 5000000000;
 }
 
-static void make(struct talk *t, const struct wire_request *h, const struct request *q) {
-    wire_write_request(h, q, talk_room(t, wire_request_size(q)));
+static struct visit *visit(const char *key) {
+    struct visit *v;
+    assert_ok(visit_create(&v));
+    assert_int_equal(visit_connect(v, server.url, key, soon()), 0);
+    return v;
 }
 
-static uint32_t ask(struct talk *t) {
+static size_t make(struct visit *v, const struct wire_request *h, const struct request *q) {
+    size_t n = wire_request_size(q);
+    wire_write_request(h, q, visit_room(v, n));
+    return n;
+}
+
+static struct door_head ask(struct visit *v, struct wire_reply *reply) {
     struct door_head head;
-    assert_int_equal(visit_ask(t, WIRE_MAX, soon(), &head), 0);
-    return head.kind;
+    assert_int_equal(visit_ask(v, WIRE_MAX, soon()), 0);
+    const uint8_t *bytes = visit_reply(v, &head);
+    if (reply && head.bytes >= sizeof *reply) memcpy(reply, bytes, sizeof *reply);
+    return head;
 }
 
 static const struct request nothing = {.op = STORE_GET, .key = ""};
 
-static struct talk greeted(uint64_t client_id) {
-    struct talk t = VISIT_NONE;
-    const struct endpoint at = proxy_endpoint(server.url);
-    assert_int_equal(visit_connect(&t, &at, "right", soon()), 0);
-    make(&t, &(struct wire_request){.head.kind = WIRE_GREETING, .client = client_id}, &nothing);
-    assert_int_equal(ask(&t), ANSWER_OK);
-    return t;
+static struct visit *greeted(uint64_t client_id) {
+    struct visit *v = visit("right");
+    make(v, &(struct wire_request){.head.kind = WIRE_GREETING, .client = client_id}, &nothing);
+    assert_int_equal(ask(v, NULL).kind, ANSWER_OK);
+    return v;
 }
 
 /* ---- strangers ---- */
@@ -163,13 +172,13 @@ static void nor_is_one_too_many_taken(void **state) {
 
 static void other_versions_are_named(void **state) {
     uint32_t version = DOOR_VERSION + 1;
-    struct talk t = greeted(1);
+    struct visit *v = greeted(1);
     (void)state;
-    make(&t, &(struct wire_request){.head.kind = WIRE_REQUEST + STORE_SET, .client = 1},
+    make(v, &(struct wire_request){.head.kind = WIRE_REQUEST + STORE_SET, .client = 1},
          &(struct request){.op = STORE_SET, .key = "version", .value = {"1", 1}});
-    memcpy(t.message + offsetof(struct door_head, version), &version, sizeof version);
-    assert_int_equal(ask(&t), DOOR_OTHER);
-    talk_free(&t);
+    memcpy(visit_room(v, 0) + offsetof(struct door_head, version), &version, sizeof version);
+    assert_int_equal(ask(v, NULL).kind, DOOR_OTHER);
+    visit_free(v);
     assert_int_equal(keys_of("version"), 0);
 }
 
@@ -182,14 +191,14 @@ static void nonsense_is_refused(void **state) {
     (void)state;
     for (size_t f = 0; f < sizeof fields / sizeof *fields; f++)
         for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
-            struct talk t = greeted(77);
-            make(&t, &(struct wire_request){.head.kind = WIRE_REQUEST + STORE_SET, .client = 77},
+            struct visit *g = greeted(77);
+            make(g, &(struct wire_request){.head.kind = WIRE_REQUEST + STORE_SET, .client = 77},
                  &(struct request){.op = STORE_SET, .key = "k", .value = {"abc", 3}});
-            memcpy(t.message + fields[f], &values[v], 4);
-            uint32_t status = ask(&t);
+            memcpy(visit_room(g, 0) + fields[f], &values[v], 4);
+            uint32_t status = ask(g, NULL).kind;
             bad += status == DOOR_BAD;
             assert_true(status < ANSWER_STATUSES || status == DOOR_BAD);
-            talk_free(&t);
+            visit_free(g);
         }
     assert_true(bad > 30);
     assert_serves();
@@ -237,12 +246,12 @@ static void meetings_of_nobody(void **state) {
     static const size_t lengths[] = {4, 4, 4, 4, 8, 6};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         for (size_t cut = 0; cut < 2; cut++) {
-            struct talk t = greeted(78);
+            struct visit *v = greeted(78);
             size_t n = cut ? sizeof(struct store_words) / 2 : sizeof(struct store_words) + lengths[i];
-            make(&t, &(struct wire_request){.head.kind = WIRE_REQUEST + STORE_MEET, .client = 78},
+            make(v, &(struct wire_request){.head.kind = WIRE_REQUEST + STORE_MEET, .client = 78},
                  &(struct request){.op = STORE_MEET, .key = "nobody.rank", .value = {&words[i], n}});
-            assert_int_equal(ask(&t), DOOR_BAD);
-            talk_free(&t);
+            assert_int_equal(ask(v, NULL).kind, DOOR_BAD);
+            visit_free(v);
         }
     assert_int_equal(keys_of("nobody"), 0);
     assert_serves();

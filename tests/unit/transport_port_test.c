@@ -53,19 +53,18 @@ static bool hangs_up(int fd) {
 
 /* ---- strangers ---- */
 
-enum { REFUSED = UINT16_MAX }; /* by TLS */
-
 /* The door's answer to a hello. */
 static uint32_t greet(const char *address, const char *key, struct hello h) {
-    struct talk t = VISIT_NONE;
+    struct visit *v;
     struct door_head head = {.kind = UINT32_MAX};
-    const struct endpoint at = proxy_endpoint(address);
-    int64_t soon = clock_after(3);
-    int rv = visit_connect(&t, &at, key, soon);
-    if (!rv) memcpy(talk_room(&t, sizeof h), &h, sizeof h);
-    if (!rv) rv = visit_ask(&t, DOOR_STRANGER_MAX, soon, &head);
-    talk_free(&t);
-    return rv == EKEYREJECTED ? REFUSED : rv ? UINT32_MAX : head.kind;
+    int64_t soon = clock_ns() + 3000000000;
+    assert_ok(visit_create(&v));
+    int rv = visit_connect(v, address, key, soon);
+    if (!rv) memcpy(visit_room(v, sizeof h), &h, sizeof h);
+    if (!rv) rv = visit_ask(v, DOOR_STRANGER_MAX, soon);
+    if (!rv) (void)visit_reply(v, &head);
+    visit_free(v);
+    return rv == NNG_EPEERAUTH ? DOOR_REFUSED : head.kind;
 }
 
 static void assert_dropped(const char *address, const void *data, size_t n) {
@@ -89,8 +88,8 @@ static void strangers_are_dropped(void **state) {
     assert_dropped(address, huge, sizeof huge);
     assert_dropped(address, &other, sizeof other); /* not proven */
     assert_int_equal(greet(address, "right", good()), 0);
-    assert_int_equal(greet(address, "wrong", good()), REFUSED);
-    assert_int_equal(greet(address, "", good()), REFUSED);
+    assert_int_equal(greet(address, "wrong", good()), DOOR_REFUSED);
+    assert_int_equal(greet(address, "", good()), DOOR_REFUSED);
     other.kind = 77;
     assert_int_equal(greet(address, "right", other), DOOR_BAD);
     other = good(), other.head.version = 1;
@@ -198,21 +197,21 @@ static void *open_and_wait(void *arg) {
     return NULL;
 }
 
-/* A control stream of rank 1. */
-static int dial_control(const char *address, int64_t when) {
+/* A control stream of rank 1. Its descriptor; the visit is the caller's. */
+static int dial_control(const char *address, int64_t when, struct stream *s) {
     struct hello h = good();
-    struct talk t = VISIT_NONE;
-    struct stream s;
-    struct door_head head;
-    const struct endpoint at = proxy_endpoint(address);
+    struct visit *v;
+    int fd;
     h.kind = CONTROL;
     h.dialed = when;
-    assert_int_equal(visit_connect(&t, &at, "a token", clock_after(3)), 0);
-    memcpy(talk_room(&t, sizeof h), &h, sizeof h);
-    assert_int_equal(visit_ask(&t, DOOR_STRANGER_MAX, clock_after(3), &head), 0);
-    assert_ok(talk_keep(&t, &s));
-    talk_free(&t);
-    return s.fd;
+    assert_ok(visit_create(&v));
+    assert_int_equal(visit_connect(v, address, "a token", clock_ns() + 3000000000), 0);
+    memcpy(visit_room(v, sizeof h), &h, sizeof h);
+    assert_int_equal(visit_ask(v, DOOR_STRANGER_MAX, clock_ns() + 3000000000), 0);
+    assert_ok(visit_end(v, s));
+    visit_free(v);
+    assert_ok(stream_descriptor(s->s, &fd));
+    return fd;
 }
 
 static void frame_comes(int fd) {
@@ -227,17 +226,18 @@ static void frame_comes(int fd) {
 static void the_stream_that_was_dialed_last_stays(void **state) {
     struct ranks p = {.world = 2, .link = "tcp", .timeout = 2, .heartbeat = 0.5};
     struct rank r = {.of = &p};
+    struct stream last, before;
     pthread_t id;
     (void)state;
     ranks_meet(&p);
     assert_int_equal(pthread_create(&id, NULL, open_and_wait, &r), 0);
-    int last = dial_control(p.seat[0].address, 1000);
-    frame_comes(last); /* it has come in */
-    int before = dial_control(p.seat[0].address, 10);
+    int fd = dial_control(p.seat[0].address, 1000, &last);
+    frame_comes(fd); /* it has come in */
+    (void)dial_control(p.seat[0].address, 10, &before);
     nap(0.05);
-    close(before);
-    for (int i = 0; i < 4; i++) frame_comes(last);
-    close(last);
+    nng_stream_free(before.s);
+    for (int i = 0; i < 4; i++) frame_comes(fd);
+    nng_stream_free(last.s);
     pthread_join(id, NULL);
     assert_int_equal(r.err, ERR_TIMEOUT); /* rank 1 itself has not come */
     ranks_part(&p);

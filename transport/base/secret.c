@@ -1,7 +1,6 @@
 #include "transport/base/secret.h"
 #include "engine/base/digest.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,14 +36,9 @@ enum error secret_key(const char *secret, char key[SECRET_SIZE]) {
     return err;
 }
 
-enum error random_bytes(void *out, size_t n) {
-    if (getrandom(out, n, 0) == (ssize_t)n) return ERR_NONE;
-    return FAIL(ERR_CREATE, "no random numbers: %s", strerror(errno));
-}
-
 enum error secret_random(char key[SECRET_SIZE]) {
     uint64_t r[2];
-    TRY(random_bytes(r, sizeof r));
+    if (getrandom(r, sizeof r, 0) != sizeof r) return FAIL(ERR_IO, "no random numbers for a secret");
     snprintf(key, SECRET_SIZE, "%016llx%016llx", (unsigned long long)r[0], (unsigned long long)r[1]);
     return ERR_NONE;
 }

@@ -14,7 +14,5 @@ enum {
 };
 /* key may be the secret's own place. The key of the last chosen secret is remembered, so a process derives it once. */
 MUST_CHECK enum error secret_key(const char *secret, char key[SECRET_SIZE]);
-/* At most 256, which nobody can guess. */
-MUST_CHECK enum error random_bytes(void *out, size_t n);
-/* A secret of 128 bits of these. */
+/* A secret of 128 bits that nobody can guess. */
 MUST_CHECK enum error secret_random(char key[SECRET_SIZE]);

@@ -1,19 +1,19 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/memory.h"
-#include "engine/base/thread.h"
+#include "transport/door/address.h"
 #include "transport/door/door_impl.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-enum { GUESTS_MOST = 8192, STRANGERS_MOST = 128 };
-static const int64_t REST_NS = 50000000; /* before accepting again, where that failed */
+enum {
+    GUESTS_MOST = 8192,
+    STRANGERS_MOST = 128,
+    REST_MS = 50, /* before accepting again, where that failed */
+};
 
 /* ---- who is here ---- */
 
@@ -21,54 +21,88 @@ void guest_warn(struct guest *g, const char *what) {
     static const double every = 10; /* s */
     struct door *d = g->door;
     int64_t now = clock_ns();
-    char from[ENDPOINT_MAX], before[32] = "";
-    remote_name(g->talk.fd, from);
+    char from[REMOTE_MAX], before[32] = "";
+    remote_name(g->stream, from);
+    pthread_mutex_lock(&d->lock);
     snprintf(d->turned_away, sizeof d->turned_away, "%s, %s", from, what);
     bool says = !d->warned || clock_seconds(now - d->warned) >= every;
     if (d->unwarned) snprintf(before, sizeof before, " (and %d before that)", d->unwarned);
     d->unwarned = says ? 0 : d->unwarned + 1;
-    if (!says) return;
-    d->warned = now;
-    log_warn("%s: turned away %s, %s%s", d->ops->what, from, what, before);
-}
-
-void door_lock(struct door *d) {
-    pthread_mutex_lock(&d->lock);
-}
-
-void door_unlock(struct door *d) {
+    if (says) d->warned = now;
     pthread_mutex_unlock(&d->lock);
+    if (says) log_warn("%s: turned away %s, %s%s", d->ops->what, from, what, before);
 }
 
 bool door_turned_away(struct door *d, char out[128]) {
-    door_lock(d);
+    pthread_mutex_lock(&d->lock);
     snprintf(out, 128, "%s", d->turned_away);
-    door_unlock(d);
+    pthread_mutex_unlock(&d->lock);
     return *out;
 }
 
 bool door_guests(struct door *d, bool (*visit)(void *user, struct guest *g), void *user) {
     bool found = false;
-    for (int i = 0; i < d->count && !found; i++)
-        found = d->guests[i]->known && d->guests[i]->phase != GONE && visit(user, d->guests[i]);
+    pthread_mutex_lock(&d->lock);
+    for (int i = 0; i < d->count && !found; i++) found = d->guests[i]->known && visit(user, d->guests[i]);
+    pthread_mutex_unlock(&d->lock);
     return found;
 }
 
+void guest_known(struct guest *g) {
+    pthread_mutex_lock(&g->door->lock);
+    if (!g->known) g->door->strangers--;
+    g->known = true;
+    pthread_mutex_unlock(&g->door->lock);
+}
+
+/* Under the lock. It may be in its callback, where it cannot be reached: that looks itself. */
 static void send_away_oldest(struct door *d) {
     struct guest *oldest = NULL;
     for (int i = 0; i < d->count; i++) {
         struct guest *g = d->guests[i];
-        if (!g->known && g->phase != GONE && (!oldest || g->came < oldest->came)) oldest = g;
+        if (g->known || g->unwanted) continue;
+        if (!oldest || g->came < oldest->came) oldest = g;
     }
     if (!oldest) return;
-    guest_warn(oldest, "which was too slow in a crowd");
-    guest_leave(oldest);
+    oldest->unwanted = true;
+    nng_aio_abort(oldest->aio, NNG_ECONNABORTED);
+}
+
+bool guest_is_unwanted(struct guest *g) {
+    pthread_mutex_lock(&g->door->lock);
+    bool unwanted = g->unwanted;
+    pthread_mutex_unlock(&g->door->lock);
+    return unwanted;
+}
+
+void guest_remove(struct guest *g) {
+    struct door *d = g->door;
+    pthread_mutex_lock(&d->lock);
+    if (!d->closing) {
+        if (!g->known) d->strangers--;
+        d->guests[g->index] = d->guests[--d->count];
+        d->guests[g->index]->index = g->index;
+        g->next = d->gone;
+        d->gone = g;
+    }
+    pthread_mutex_unlock(&d->lock);
+}
+
+static void free_gone(struct door *d) {
+    pthread_mutex_lock(&d->lock);
+    struct guest *gone = d->gone;
+    d->gone = NULL;
+    pthread_mutex_unlock(&d->lock);
+    for (struct guest *next; gone; gone = next) {
+        next = gone->next;
+        guest_free(gone);
+    }
 }
 
 /* ---- accepting ---- */
 
+/* Under the lock. */
 static bool guest_join(struct door *d, struct guest *g) {
-    struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = g};
     if (d->count == GUESTS_MOST) return false;
     if (d->count == d->room) {
         int room = d->room ? 2 * d->room : 64;
@@ -77,78 +111,40 @@ static bool guest_join(struct door *d, struct guest *g) {
         d->guests = more;
         d->room = room;
     }
-    if (epoll_ctl(d->events, EPOLL_CTL_ADD, g->talk.fd, &e) != 0) return false;
+    g->index = d->count;
     d->guests[d->count++] = g;
     d->strangers++;
     return true;
 }
 
-static void guest_enter(struct door *d, int fd) {
-    struct guest *g = guest_create(d, fd);
+static void guest_enter(struct door *d, nng_stream *stream) {
+    struct guest *g = guest_create(d, stream);
     if (!g) return;
-    if (d->strangers >= STRANGERS_MOST) send_away_oldest(d);
-    if (guest_join(d, g)) return;
-    guest_warn(g, "which came in a crowd of connections");
-    guest_free(g);
+    pthread_mutex_lock(&d->lock);
+    bool crowd = d->strangers >= STRANGERS_MOST;
+    if (crowd) send_away_oldest(d);
+    bool joined = guest_join(d, g);
+    pthread_mutex_unlock(&d->lock);
+    if (!joined) guest_warn(g, "which came in a crowd of connections");
+    if (joined)
+        guest_begin(g);
+    else
+        guest_free(g);
 }
 
-/* A few at once, so that those within get their turns, too. */
-static void door_accept(struct door *d, int64_t now) {
-    enum { AT_ONCE = 64 };
-    d->rests = now;
-    for (int i = 0; i < AT_ONCE && d->rests == now; i++) {
-        int fd = accept4(d->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd >= 0)
-            guest_enter(d, fd);
-        else if (errno != EINTR && errno != ECONNABORTED)
-            d->rests = errno == EAGAIN ? INT64_MAX : now + REST_NS;
-    }
-}
-
-/* ---- the thread ---- */
-
-/* Guests whose time is over go on, and those that are gone are freed: only here, since what is yet to be looked at may
- * name them. Gives when the next look is due. */
-static int64_t door_look(struct door *d) {
-    int64_t now = clock_ns(), next;
-    if (d->rests <= now) door_accept(d, now);
-    for (int i = 0; i < d->count; i++)
-        if (d->guests[i]->due <= now) guest_due(d->guests[i]);
-    next = d->rests;
-    for (int i = 0; i < d->count; i++) {
-        struct guest *g = d->guests[i];
-        if (g->phase == GONE) {
-            d->guests[i--] = d->guests[--d->count];
-            guest_free(g);
-        } else if (g->due < next) {
-            next = g->due;
-        }
-    }
-    return next;
-}
-
-static void *door_main(void *arg) {
-    enum { EVENTS = 64 };
+static void on_accept(void *arg) {
     struct door *d = arg;
-    struct epoll_event e[EVENTS];
-    door_lock(d);
-    while (!d->closing) {
-        int wait = clock_ms_until(door_look(d));
-        door_unlock(d);
-        int n = epoll_wait(d->events, e, EVENTS, wait);
-        door_lock(d);
-        for (int i = 0; i < n && !d->closing; i++) {
-            struct guest *g = e[i].data.ptr;
-            if (!g) {
-                door_accept(d, clock_ns());
-                continue;
-            }
-            g->ended = g->ended || e[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
-            guest_turn(g);
-        }
-    }
-    door_unlock(d);
-    return NULL;
+    int rv = nng_aio_result(d->accept);
+    timer_clear(&d->rest);
+    if (rv == NNG_ECLOSED || rv == NNG_ECANCELED) return;
+    if (d->resting && rv == NNG_ETIMEDOUT) rv = 0; /* it has rested */
+    free_gone(d);
+    if (!rv && !d->resting) guest_enter(d, nng_aio_get_output(d->accept, 0));
+    d->resting = rv != 0;
+    if (d->resting)
+        timer_sleep(&d->rest, d->accept, clock_ns() + REST_MS * 1000000LL);
+    else
+        nng_stream_listener_accept(d->listener, d->accept);
 }
 
 /* ---- opening and closing ---- */
@@ -162,47 +158,45 @@ static void raise_descriptors(void) {
     (void)setrlimit(RLIMIT_NOFILE, &most);
 }
 
-static enum error fail_listen(const struct door_ops *ops, const struct endpoint *at, int why) {
+static enum error fail_listen(const struct door_params *p, int rv) {
     char owner[64];
-    if (why == EADDRNOTAVAIL)
-        return FAIL(ERR_CREATE, "cannot serve a %s at %s: this host has no such address%s", ops->what, at->text,
-                    ops->elsewhere);
-    if (why != EADDRINUSE)
-        return FAIL(why == ENOMEM ? ERR_MEMORY : ERR_CREATE, "cannot serve a %s at %s: %s", ops->what, at->text,
-                    strerror(why));
-    address_owner(at->port, owner);
+    if (rv == NNG_EADDRINVAL)
+        return FAIL(ERR_CREATE, "cannot serve a %s at %s: this host has no such address%s", p->ops->what, p->at,
+                    p->ops->elsewhere);
+    if (rv != NNG_EADDRINUSE)
+        return FAIL(rv == NNG_ENOMEM ? ERR_MEMORY : ERR_CREATE, "cannot serve a %s at %s: %s", p->ops->what, p->at,
+                    nng_strerror(rv));
+    address_owner(atoi(strrchr(p->at, ':') + 1), owner);
     return FAIL(ERR_CREATE,
                 "cannot serve a %s at %s: the port is taken%s%s\nchoose another port, or 0 for one that is free",
-                ops->what, at->text, *owner ? " by " : "", owner);
+                p->ops->what, p->at, *owner ? " by " : "", owner);
 }
 
-static enum error door_listen(struct door *d, struct endpoint *at) {
-    struct epoll_event e = {.events = EPOLLIN | EPOLLET};
-    int on = 1, why = 0;
-    d->fd = endpoint_socket(at);
-    d->events = epoll_create1(EPOLL_CLOEXEC);
-    if (d->fd < 0 || d->events < 0 || setsockopt(d->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-        bind(d->fd, (struct sockaddr *)&at->at, endpoint_bytes(at)) != 0 || listen(d->fd, SOMAXCONN) != 0 ||
-        epoll_ctl(d->events, EPOLL_CTL_ADD, d->fd, &e) != 0)
-        why = errno;
-    if (!why && !endpoint_of(d->fd, false, at)) why = errno;
-    if (!why) why = thread_start(&d->thread, door_main, d);
-    d->runs = !why;
-    return why ? fail_listen(d->ops, at, why) : ERR_NONE;
+static enum error door_listen(struct door *d, const struct door_params *p, int *port) {
+    char url[128];
+    snprintf(url, sizeof url, "tcp://%.100s", p->at);
+    int rv = nng_stream_listener_alloc(&d->listener, url);
+    if (!rv) rv = nng_stream_listener_set_bool(d->listener, NNG_OPT_TCP_NODELAY, true);
+    if (!rv) rv = nng_stream_listener_set_bool(d->listener, NNG_OPT_TCP_KEEPALIVE, true);
+    if (!rv) rv = nng_stream_listener_listen(d->listener);
+    if (!rv) rv = nng_stream_listener_get_int(d->listener, NNG_OPT_TCP_BOUND_PORT, port);
+    if (!rv) rv = nng_aio_alloc(&d->accept, on_accept, d);
+    if (rv) return fail_listen(p, rv);
+    nng_stream_listener_accept(d->listener, d->accept);
+    return ERR_NONE;
 }
 
-enum error door_open(const struct door_params *p, struct endpoint *at, struct door **out) {
+enum error door_open(const struct door_params *p, struct door **out, int *port) {
     void *memory;
     TRY(memory_alloc(sizeof(struct door), &memory));
     struct door *d = memory;
     d->ops = p->ops;
     d->user = p->user;
     d->ours = p->ours;
-    d->rests = INT64_MAX;
     snprintf(d->key, sizeof d->key, "%s", p->key);
     pthread_mutex_init(&d->lock, NULL);
     raise_descriptors();
-    enum error err = door_listen(d, at);
+    enum error err = door_listen(d, p, port);
     if (err)
         door_close(d);
     else
@@ -210,19 +204,20 @@ enum error door_open(const struct door_params *p, struct endpoint *at, struct do
     return err;
 }
 
-/* A listening socket that is shut down wakes who waits for it. */
+/* First nobody new comes in, then those within stop, then all is freed. */
 void door_close(struct door *d) {
     if (!d) return;
-    door_lock(d);
-    d->closing = true;
-    door_unlock(d);
-    if (d->runs) {
-        (void)shutdown(d->fd, SHUT_RDWR);
-        pthread_join(d->thread, NULL);
-    }
+    if (d->listener) nng_stream_listener_close(d->listener);
+    if (d->accept) nng_aio_stop(d->accept);
+    timer_clear(&d->rest);
+    if (d->accept) nng_aio_free(d->accept);
+    pthread_mutex_lock(&d->lock);
+    d->closing = true; /* who leaves now stays in the list */
+    pthread_mutex_unlock(&d->lock);
+    for (int i = 0; i < d->count; i++) nng_aio_stop(d->guests[i]->aio);
     for (int i = 0; i < d->count; i++) guest_free(d->guests[i]);
-    if (d->fd >= 0) close(d->fd);
-    if (d->events >= 0) close(d->events);
+    free_gone(d);
+    if (d->listener) nng_stream_listener_free(d->listener);
     pthread_mutex_destroy(&d->lock);
     explicit_bzero(d->key, sizeof d->key);
     free(d->guests);

@@ -1,74 +1,190 @@
 #include "transport/door/visit.h"
 #include "engine/base/clock.h"
 
-#include <errno.h>
-#include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 
-static int visit_await(const struct talk *t, short events, int64_t deadline) {
-    struct pollfd p = {.fd = t->fd, .events = events};
-    int n;
-    do n = poll(&p, 1, clock_ms_until(deadline));
-    while (n < 0 && errno == EINTR);
-    return n > 0 ? 0 : n == 0 ? ETIMEDOUT : errno;
-}
+struct visit {
+    nng_stream *stream;
+    nng_aio *aio;
+    struct timer timer;
+    struct tls *tls;
+    bool sealed;      /* records of TLS come, else the bytes of messages */
+    uint8_t *message; /* of the request, then of the reply */
+    size_t room;
+    uint8_t raw[TLS_RECORD_HEAD + TLS_PIECE + 256];
+};
 
-/* Goes on with it whenever the stream takes or has bytes. */
-static int visit_go_on(struct talk *t, int (*with)(struct talk *t), int64_t deadline) {
-    void *bytes;
-    int err = with(t);
-    while (err == EAGAIN) {
-        err = visit_await(t, tls_pending(t->tls, &bytes) ? POLLOUT : POLLIN, deadline);
-        if (!err) err = with(t);
+enum error visit_create(struct visit **out) {
+    struct visit *v = calloc(1, sizeof *v);
+    if (!v || nng_aio_alloc(&v->aio, NULL, NULL) != 0) {
+        free(v);
+        return FAIL(ERR_MEMORY, "no memory for a connection");
     }
-    return err;
+    *out = v;
+    return ERR_NONE;
 }
 
-static int visit_dial(const struct talk *t, const struct endpoint *to, int64_t deadline) {
-    int err = 0;
-    socklen_t n = sizeof err;
-    if (connect(t->fd, (const struct sockaddr *)&to->at, endpoint_bytes(to)) == 0) return 0;
-    if (errno != EINPROGRESS) return errno;
-    int late = visit_await(t, POLLOUT, deadline);
-    if (late) return late;
-    return getsockopt(t->fd, SOL_SOCKET, SO_ERROR, &err, &n) == 0 ? err : errno;
+/* The aio first: it is awaited, and what cancels it may use the stream to the last. */
+static void visit_hang_up(struct visit *v) {
+    if (v->aio) nng_aio_stop(v->aio);
+    nng_aio_free(v->aio);
+    v->aio = NULL;
+    if (v->stream) nng_stream_free(v->stream);
+    v->stream = NULL;
+    tls_free(v->tls);
+    v->tls = NULL;
 }
 
-int visit_connect(struct talk *t, const struct endpoint *to, const char *key, int64_t deadline) {
-    talk_end(t);
-    int fd = endpoint_socket(to);
-    if (fd < 0) return errno;
-    if (talk_begin(t, fd, key, true) != ERR_NONE) return ENOMEM;
-    int err = visit_dial(t, to, deadline);
-    return err ? err : visit_go_on(t, talk_shake, deadline);
+void visit_free(struct visit *v) {
+    if (!v) return;
+    visit_hang_up(v);
+    free(v->message);
+    free(v);
 }
 
-/* From half to all of it, as the clock has it, so that those who collided once do not go on doing so. */
-bool visit_pause(int64_t *ns, int64_t deadline) {
-    static const int64_t longest = 500000000;
-    int64_t now = clock_ns(), left = deadline - now, half = *ns / 2, nap = half + now % half;
-    if (left <= 0) return false;
-    clock_nap(nap < left ? nap : left);
-    *ns = *ns * 2 < longest ? *ns * 2 : longest;
-    return true;
+uint8_t *visit_room(struct visit *v, size_t n) {
+    uint8_t *more = n > v->room ? realloc(v->message, n) : v->message;
+    if (!more) return NULL;
+    v->message = more;
+    if (n > v->room) v->room = n;
+    return more;
 }
 
-/* The message up to there. */
-static int visit_read(struct talk *t, size_t total, int64_t deadline) {
-    if (!talk_room(t, total)) return ENOMEM;
-    t->total = total;
-    return visit_go_on(t, talk_read, deadline);
+const uint8_t *visit_reply(const struct visit *v, struct door_head *head) {
+    memcpy(head, v->message, sizeof *head);
+    return v->message;
 }
 
-int visit_ask(struct talk *t, size_t most, int64_t deadline, struct door_head *head) {
-    memcpy(head, t->message, sizeof *head);
-    t->done = 0;
-    t->total = head->bytes;
-    int err = visit_go_on(t, talk_write, deadline);
-    t->done = 0;
-    if (!err) err = visit_read(t, sizeof *head, deadline);
-    if (err) return err;
-    memcpy(head, t->message, sizeof *head);
-    if (head->magic != DOOR_MAGIC || head->bytes < sizeof *head || head->bytes > most) return EPROTO;
-    return visit_read(t, head->bytes, deadline);
+bool visit_is_ours(const struct visit *v) {
+    return remote_is_ours(v->stream);
+}
+
+enum error visit_end(struct visit *v, struct stream *out) {
+    *out = (struct stream){.s = v->stream, .dialed = true};
+    TRY(tls_session(v->tls, out->session));
+    v->stream = NULL;
+    return ERR_NONE;
+}
+
+/* ---- bytes ---- */
+
+/* Moves all n bytes. */
+static int visit_move(struct visit *v, void *bytes, size_t n, int64_t deadline, void (*move)(nng_stream *, nng_aio *)) {
+    for (size_t done = 0; done < n;) {
+        nng_iov iov = {.iov_buf = (char *)bytes + done, .iov_len = n - done};
+        nng_aio_set_iov(v->aio, 1, &iov);
+        timer_set(&v->timer, v->aio, deadline);
+        move(v->stream, v->aio);
+        nng_aio_wait(v->aio);
+        timer_clear(&v->timer);
+        int rv = nng_aio_result(v->aio);
+        if (rv) return rv;
+        done += nng_aio_count(v->aio);
+    }
+    return 0;
+}
+
+static int visit_flush(struct visit *v, int64_t deadline) {
+    void *bytes;
+    size_t n = tls_pending(v->tls, &bytes);
+    int rv = visit_move(v, bytes, n, deadline, nng_stream_send);
+    tls_sent(v->tls, n);
+    return rv;
+}
+
+/* Receives a record, or where there is no TLS as many bytes as are wanted: never a byte more, since what follows the
+ * last reply is not for this. */
+static int visit_fill(struct visit *v, size_t wanted, int64_t deadline) {
+    size_t n = wanted < sizeof v->raw ? wanted : sizeof v->raw;
+    int rv = 0;
+    if (v->sealed) {
+        rv = visit_move(v, v->raw, TLS_RECORD_HEAD, deadline, nng_stream_recv);
+        if (!rv && !(n = tls_record_rest(v->raw))) rv = NNG_EPROTO;
+        if (!rv) rv = visit_move(v, v->raw + TLS_RECORD_HEAD, n, deadline, nng_stream_recv);
+        n += TLS_RECORD_HEAD;
+    } else {
+        rv = visit_move(v, v->raw, n, deadline, nng_stream_recv);
+    }
+    if (rv) return rv;
+    return tls_put(v->tls, v->raw, n) ? 0 : NNG_ENOMEM;
+}
+
+/* ---- connecting ---- */
+
+/* The aio is freed before the dialer, as above before the stream. */
+static int visit_dial(struct visit *v, const char *url, int64_t deadline) {
+    nng_stream_dialer *dialer = NULL;
+    int rv = nng_stream_dialer_alloc(&dialer, url);
+    if (!rv) rv = nng_stream_dialer_set_bool(dialer, NNG_OPT_TCP_NODELAY, true);
+    if (!rv) rv = nng_stream_dialer_set_bool(dialer, NNG_OPT_TCP_KEEPALIVE, true);
+    if (!rv) rv = nng_aio_alloc(&v->aio, NULL, NULL);
+    if (!rv) {
+        timer_set(&v->timer, v->aio, deadline);
+        nng_stream_dialer_dial(dialer, v->aio);
+        nng_aio_wait(v->aio);
+        timer_clear(&v->timer);
+        rv = nng_aio_result(v->aio);
+        if (!rv) v->stream = nng_aio_get_output(v->aio, 0);
+        nng_aio_free(v->aio);
+        v->aio = NULL;
+    }
+    if (dialer) nng_stream_dialer_free(dialer);
+    return rv ? rv : nng_aio_alloc(&v->aio, NULL, NULL);
+}
+
+static int visit_shake(struct visit *v, int64_t deadline) {
+    for (;;) {
+        enum tls_step step = tls_shake(v->tls);
+        int rv = visit_flush(v, deadline);
+        if (step == TLS_REFUSED) return NNG_EPEERAUTH;
+        if (step == TLS_GARBAGE) return NNG_EPROTO;
+        if (!rv && step == TLS_MORE) rv = visit_fill(v, 0, deadline);
+        if (rv || step == TLS_OPEN) return rv;
+    }
+}
+
+int visit_connect(struct visit *v, const char *url, const char *key, int64_t deadline) {
+    visit_hang_up(v);
+    v->sealed = *key != '\0';
+    int rv = visit_dial(v, url, deadline);
+    if (!rv && tls_create(key, true, &v->tls) != ERR_NONE) rv = NNG_ENOMEM;
+    return rv ? rv : visit_shake(v, deadline);
+}
+
+/* ---- asking ---- */
+
+static int visit_send(struct visit *v, int64_t deadline) {
+    struct door_head head;
+    memcpy(&head, v->message, sizeof head);
+    for (size_t done = 0; done < head.bytes;) {
+        size_t left = head.bytes - done, n = left < TLS_PIECE ? left : TLS_PIECE;
+        if (!tls_write(v->tls, v->message + done, n)) return NNG_EPROTO;
+        int rv = visit_flush(v, deadline);
+        if (rv) return rv;
+        done += n;
+    }
+    return 0;
+}
+
+static int visit_read(struct visit *v, size_t from, size_t to, int64_t deadline) {
+    if (!visit_room(v, to)) return NNG_ENOMEM;
+    while (from < to) {
+        int n = tls_read(v->tls, v->message + from, to - from);
+        if (n < 0) return NNG_ECRYPTO;
+        from += (size_t)n;
+        int rv = n == 0 ? visit_fill(v, to - from, deadline) : 0;
+        if (rv) return rv;
+    }
+    return 0;
+}
+
+int visit_ask(struct visit *v, size_t most, int64_t deadline) {
+    struct door_head head;
+    int rv = visit_send(v, deadline);
+    if (!rv) rv = visit_read(v, 0, sizeof head, deadline);
+    if (rv) return rv;
+    memcpy(&head, v->message, sizeof head);
+    if (head.magic != DOOR_MAGIC || head.bytes < sizeof head || head.bytes > most) return NNG_EPROTO;
+    return visit_read(v, sizeof head, head.bytes, deadline);
 }

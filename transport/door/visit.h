@@ -1,15 +1,22 @@
-/* A visit: the end of a connection that comes to a door (door.h), for one thread at a time, which waits, but no longer than
- * until the deadline (clock_ns). Functions give 0 or an errno, as those of talk.h: EPROTO where what answers is no door,
- * ETIMEDOUT at the deadline. What else they give may be better on another connection. */
+/* A visit: the connection of one who comes to a door (door.h), for one thread at a time, which waits. Functions give 0
+ * or nng's error: NNG_EPEERAUTH where one end does not hold the other's key, NNG_EPROTO where what answers is no door,
+ * NNG_ECRYPTO where bytes were changed on the way, NNG_ETIMEDOUT at the deadline (clock_ns). What else they give may be better on another connection. */
 #pragma once
 #include "transport/door/door.h"
 
-#define VISIT_NONE ((struct talk){.fd = -1, .most = SIZE_MAX})
-/* Connects, and proves the key; again, after a failure, too. */
-int visit_connect(struct talk *t, const struct endpoint *to, const char *key, int64_t deadline);
-/* Before coming again: sleeps for about so many ns, never beyond the deadline, and doubles them. False: it has passed. */
-bool visit_pause(int64_t *ns, int64_t deadline);
-enum { VISIT_PAUSE = 5000000 }; /* at first */
-/* Sends the message in t's room, whose head says how long it is, and awaits the reply, which takes its place: its head,
- * *head too, is a door's, of whatever version, and its bytes are as many as it says, at most 'most'. */
-int visit_ask(struct talk *t, size_t most, int64_t deadline, struct door_head *head);
+struct visit;
+MUST_CHECK enum error visit_create(struct visit **out);
+void visit_free(struct visit *v);
+/* Connects to "tcp://HOST:PORT" and proves the key; again, after a failure, too. Gives nng's code; deadline: clock_ns. */
+int visit_connect(struct visit *v, const char *url, const char *key, int64_t deadline);
+/* Room for a message of n bytes; NULL: no memory. */
+uint8_t *visit_room(struct visit *v, size_t n);
+/* Sends the message in that room, whose head says how long it is, and awaits the reply, which takes its place: its head
+ * is a door's, of whatever version, and its bytes are as many as it says, at most 'most'. */
+int visit_ask(struct visit *v, size_t most, int64_t deadline);
+/* The reply's first byte. */
+const uint8_t *visit_reply(const struct visit *v, struct door_head *head);
+/* Whether the other end is a process of this user on this host. It must have answered already. */
+bool visit_is_ours(const struct visit *v);
+/* The stream is the caller's, with nothing of what follows the last reply read. */
+MUST_CHECK enum error visit_end(struct visit *v, struct stream *out);

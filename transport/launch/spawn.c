@@ -1,4 +1,4 @@
-/* Starting one rank's process with posix_spawn: never fork, since threads may run here (a forked child of CUDA
+/* Starting one rank's process with posix_spawn: never fork, since threads may run here (a forked child of CUDA or nng
  * hangs). Every descriptor of this program is close-on-exec; those that a rank inherits are named one by one. */
 #include "transport/launch/spawn.h"
 

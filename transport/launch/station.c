@@ -8,13 +8,13 @@
  *      its process and descriptor, by which they open it: nothing is left when they die. */
 #include "transport/launch/station.h"
 
-#include "engine/base/file.h"
 #include "engine/base/process.h"
 #include "transport/launch/launch.h"
 #include "transport/launch/launcher.h"
 #include "transport/launch/token.h"
 #include "transport/link/link.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,9 +37,14 @@ struct station {
 /* Ranks can share memory if they run on one kernel and see each other's processes. They count as
  * one host only if they have the network in common, too. */
 static void node_name(char out[NODE_MAX]) {
-    char boot[40];
+    char boot[40] = "";
     struct stat pid = {0}, net = {0};
-    (void)file_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (f) {
+        if (!fgets(boot, sizeof boot, f)) *boot = '\0';
+        fclose(f);
+    }
+    boot[strcspn(boot, "\n")] = '\0';
     (void)stat("/proc/self/ns/pid", &pid); /* where there is none, all zeros are alike */
     (void)stat("/proc/self/ns/net", &net);
     snprintf(out, NODE_MAX, "%s/%llu/%llu/%u", boot, (unsigned long long)pid.st_ino, (unsigned long long)net.st_ino,
@@ -156,7 +161,15 @@ static enum error board_join(struct station *s, const char *key, int locals) {
     int pid, fd;
     TRY(store_get(s->store, key, 0, s->pool, &text, &n));
     if (sscanf(text, "%9d %9d", &pid, &fd) != 2) return FAIL(ERR_DATA, "the store's '%s' is '%.32s'", key, text);
-    return meeting_join_of(pid, fd, locals, &s->meeting);
+    int own = meeting_fd_of(pid, fd);
+    if (own < 0)
+        return FAIL(ERR_PEER,
+                    "cannot share memory with process %d: %s\nwhere ranks of one host may not see each other, use "
+                    "comm.link: tcp",
+                    pid, strerror(errno));
+    enum error err = meeting_join(own, locals, &s->meeting);
+    close(own);
+    return err;
 }
 
 static enum error board_open(struct station *s, const struct station_params *p) {
@@ -203,7 +216,7 @@ static enum error station_open_meeting(struct station *s, const struct station_p
         .url = p->master, .serve = p->serve, .token = p->token, .run = p->run, .timeout = p->timeout};
     const struct link_ops *asked = link_find(p->link); /* NULL: it depends on where the ranks are */
     TRY(store_open(&sp, &s->store));
-    if (!asked || link_is_far(asked)) TRY(station_open_port(s, p)); /* a port has a thread */
+    if (!asked || link_is_far(asked)) TRY(station_open_port(s, p)); /* a port has nng's threads */
     TRY(station_meet(s, p));
     TRY(station_choose_link(s, p->link));
     s->group.roster = &s->roster;

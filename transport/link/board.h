@@ -5,7 +5,7 @@
  * Pipes lie between each two ranks, and what is lent for each rank, but memory is put there when it is first used: what
  * a rank costs does not grow with the number of its peers, but with those that it exchanges messages with. */
 #pragma once
-#include "transport/link/words.h"
+#include "transport/link/note.h"
 #include <stdatomic.h>
 
 enum {
@@ -87,9 +87,8 @@ static inline size_t board_row(int size) {
 }
 
 struct meeting {
-    _Atomic int users; /* that have still to free it */
-    int fd;            /* -1: for threads */
-    int size;          /* ranks */
+    int fd;   /* -1: for threads */
+    int size; /* ranks */
     char *base;
     size_t reserved;
     size_t mapped;       /* bytes of it that this process may touch */

@@ -8,6 +8,7 @@
  * added until all know it. */
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "engine/base/thread.h"
 #include "transport/link/tcp_impl.h"
 
 #include <errno.h>

@@ -12,12 +12,15 @@
 #pragma once
 #include "engine/base/digest.h"
 #include "engine/base/memory.h"
-#include "transport/base/condition.h"
 #include "transport/base/secret.h"
 #include "transport/door/door.h"
+#include "transport/link/label.h"
+#include "transport/link/note.h"
 #include "transport/link/seal.h"
 #include "transport/link/words.h"
 
+#include <nng/nng.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 enum { CONTROL = LINK_WAYS, STREAMS };
@@ -42,10 +45,17 @@ static inline struct hello hello_of(const struct link_params *p, int to, uint32_
                           .ciphers = seal_ciphers()};
 }
 const char *port_key(const struct port *p);
-struct tcp;
-/* From here on tree_came gets every stream of the link's group, those that came before, too. */
-void port_serve(struct port *p, struct tcp *t);
-void port_unserve(struct port *p, const struct tcp *t);
+/* A group that a port serves. All is the port's while it is served, but the caller's memory. */
+struct port_group {
+    uint64_t group;
+    /* Gets every stream of the group, those that came before port_serve, too, and owns it. Waits for nothing: it is
+     * called with the port's mutex, from any thread. */
+    void (*came)(void *user, const struct hello *h, const struct stream *s);
+    void *user;
+    struct port_group *next;
+};
+void port_serve(struct port *p, struct port_group *g);
+void port_unserve(struct port *p, struct port_group *g);
 /* Opens the stream of that hello, but for the time, which is set: waits for the peer's port until clock_ns() is 'deadline', never for a thread of the
  * peer. */
 MUST_CHECK enum error tcp_dial(const struct link_params *p, const struct hello *h, int64_t deadline,
@@ -92,8 +102,12 @@ struct tcp_frame {
     uint8_t seal[SEAL_BYTES]; /* of what stands before it */
 };
 
+typedef enum error (*exchange_fn)(struct link *l, int lane, const struct call *label, const struct outgoing *out,
+                                  const struct incoming *in);
+struct tcp;
 struct tcp_line { /* a stream, and how its directions are sealed */
-    int fd;
+    struct stream stream;
+    int fd;                /* the stream's, which owns it; -1: it had ended */
     int64_t dialed;        /* of the hello */
     _Atomic bool used;     /* something has come on it */
     struct sealer out, in; /* of a lane, only that of its direction is open */
@@ -169,16 +183,20 @@ struct tcp_lane {
     int bell;                  /* an eventfd: a stream has come for it; -1: none */
 };
 
+struct tcp_block { /* of memory that alloc gave */
+    _Alignas(64) struct tcp_block *next;
+};
 enum judging { FINE, SETTLING, SETTLED };
 struct tcp {
     struct link link;
     enum seal_kind seals, control_seals; /* of lanes, and of control */
-    const struct link_ops *own;          /* as opened, and not as emulated: its exchange carries what this link needs */
+    exchange_fn exchange;                /* what carries the messages of all calls: tcp_exchange or another's */
     void *carried;                       /* another's own */
     _Atomic bool opened;                 /* the caller's callbacks may be asked */
     struct tcp_lane lane[ALL_LANES];
-    struct tcp *next; /* of those that the port serves */
-    int arrivals;     /* an epoll of the streams on which messages by tags come; -1: none */
+    struct tcp_block *blocks;
+    struct port_group served;
+    int arrivals; /* an epoll of the streams on which messages by tags come; -1: none */
 
     /* The control thread (tcp_control.c), and its own. */
     pthread_t control;
@@ -190,7 +208,7 @@ struct tcp {
 
     struct note note;
 
-    pthread_mutex_t mutex; /* taken after a door's lock */
+    pthread_mutex_t mutex; /* taken after a port's */
     pthread_cond_t changed;
     struct tcp_near *near;
     struct tcp_line *lines; /* all that there were: a lane's thread may still use their descriptors */
@@ -208,6 +226,9 @@ static inline struct tcp *tcp_of(struct link *l) {
 }
 /* Wakes who waits for that eventfd. */
 void eventfd_ring(int fd); /* tcp_control.c */
+
+/* The descriptor of a stream, which nng does not tell: the one socket of this process that has its two addresses. */
+MUST_CHECK enum error stream_descriptor(nng_stream *s, int *out); /* tcp_address.c */
 
 /* ---- tcp_line.c ---- */
 /* ns: after it was heard that a rank has left, a stream that it had dialed may still be on its way from the port. */
@@ -265,20 +286,19 @@ MUST_CHECK enum error tcp_measure(struct link *l, struct circle c);
 /* The end of opening a link of all ranks: measures, and opens. */
 MUST_CHECK enum error tcp_begin_use(struct link *l);
 
-/* Slots of the ops. */
+/* Slots of the ops; any t->exchange carries the calls among all ranks. */
 enum error tcp_meet(struct link *l, int lane, const struct call *c, void *mine, void **at);
 enum error tcp_sync(struct link *l, int lane);
+enum error tcp_alloc(struct link *l, size_t bytes, bool sparse, void **out);
 void tcp_note(struct link *l, const char *doing, int64_t step);
 enum error tcp_arrival(struct link *l, int *peer);
 void tcp_poke(struct link *l);
 bool tcp_left(struct link *l, int rank);
 #define TCP_LINK_OPS                                                                                                   \
-    .lazy = true, .meet = tcp_meet, .sync = tcp_sync, .fail = tcp_fail, .failure = tcp_failure, .note = tcp_note,      \
-    .arrival = tcp_arrival, .poke = tcp_poke, .left = tcp_left
+    .lazy = true, .meet = tcp_meet, .sync = tcp_sync, .alloc = tcp_alloc, .fail = tcp_fail, .failure = tcp_failure,    \
+    .note = tcp_note, .arrival = tcp_arrival, .poke = tcp_poke, .left = tcp_left
 
 /* ---- tcp_tree.c ---- */
-/* A stream of the group, which is the link's or closed. Waits for nothing: it is called under the door's lock. */
-void tree_came(struct tcp *t, const struct hello *h, const struct stream *s);
 MUST_CHECK enum error tree_open(struct tcp *t); /* waits until all ranks have joined */
 void tree_close(struct tcp *t);
 /* With the mutex. */
@@ -317,6 +337,8 @@ void health_settle(struct tcp *t);
 void health_leave(struct tcp *t);
 /* Seconds after which a rank that waits asks, at first. */
 double health_period(const struct tcp *t);
+/* Some time from now, for waits on t->changed. */
+struct timespec tcp_until(double seconds);
 
 /* ---- tcp_control.c ---- */
 /* After so many heartbeats a rank that is stopped counts as lost: whoever is lost has been found. */

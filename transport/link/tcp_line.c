@@ -11,6 +11,7 @@
  * the next one. It ends without a byte, and the one that was dialed last has the place: a stream on which nothing has
  * come is believed neither in its end nor in its being the only one. */
 #include "engine/base/clock.h"
+#include "engine/base/memory.h"
 #include "transport/link/tcp_impl.h"
 
 #include <errno.h>
@@ -21,7 +22,8 @@
 #include <unistd.h>
 
 /* The one who dialed sends in direction 'D'. */
-static enum error seals_open(const struct tcp *t, struct tcp_line *l, const struct stream *s, const struct hello *h) {
+static enum error seals_open(const struct tcp *t, struct tcp_line *l, const struct hello *h) {
+    const struct stream *s = &l->stream;
     bool control = h->kind == CONTROL;
     enum seal_kind seals = control ? t->control_seals : t->seals;
     if (control || s->dialed) TRY(sealer_open(&l->out, seals, &h->ciphers, s->session, s->dialed ? 'D' : 'L', false));
@@ -30,28 +32,29 @@ static enum error seals_open(const struct tcp *t, struct tcp_line *l, const stru
 }
 
 static void line_free(struct tcp_line *line) {
-    close(line->fd);
+    nng_stream_free(line->stream.s);
     sealer_close(&line->out);
     sealer_close(&line->in);
     memory_free(line);
 }
 
 static void line_end(const struct tcp_line *line) {
-    if (line->kind != CONTROL) shutdown(line->fd, SHUT_RDWR);
+    if (line->kind != CONTROL && line->fd >= 0) shutdown(line->fd, SHUT_RDWR);
 }
 
 enum error line_open(struct tcp *t, const struct stream *s, const struct hello *h, struct tcp_line **out) {
     void *memory;
     enum error err = memory_alloc(sizeof(struct tcp_line), &memory);
     if (err) {
-        close(s->fd);
+        nng_stream_free(s->s);
         return err;
     }
     struct tcp_line *l = *out = memory;
-    l->fd = s->fd;
+    l->stream = *s;
     l->kind = h->kind;
     l->dialed = h->dialed;
-    err = seals_open(t, l, s, h);
+    if (stream_descriptor(s->s, &l->fd) != ERR_NONE) l->fd = -1;
+    err = seals_open(t, l, h);
     if (err) {
         line_free(l);
         return err;
@@ -76,13 +79,15 @@ void lines_end(struct tcp *t) {
 static enum error line_dial(struct tcp *t, int lane, const struct hello *h, struct stream *out) {
     const struct link_params *p = &t->link.params;
     enum { LONGEST = 8 };
-    int64_t slice = 1000000000, deadline = clock_after(p->timeout);
+    int64_t slice = 1000000000, deadline = clock_ns() + (int64_t)(p->timeout * 1e9);
+    char words[REASON_MAX];
     for (;; slice *= slice < LONGEST * 1000000000LL ? 2 : 1) {
         if (t->peers[h->to].left) return tcp_broken(t, lane, (int)h->to);
         int64_t end = clock_ns() + slice;
         enum error err = tcp_dial(p, h, end < deadline ? end : deadline, out);
         if (!err) return ERR_NONE;
-        if (err != ERR_TIMEOUT || clock_ns() >= deadline) return link_fail_own(&t->link, err);
+        if (err != ERR_TIMEOUT || clock_ns() >= deadline)
+            return tcp_fail(&t->link, err, error_words(words, sizeof words));
         TRY(tcp_watch(t, lane));
     }
 }
@@ -90,12 +95,13 @@ static enum error line_dial(struct tcp *t, int lane, const struct hello *h, stru
 enum error line_to(struct tcp *t, int lane, int peer, struct tcp_line **out) {
     struct tcp_line *_Atomic *at = &t->peers[peer].to[lane_way(lane)];
     struct stream s;
+    char words[REASON_MAX];
     *out = atomic_load(at);
     if (*out) return ERR_NONE;
     struct hello h = hello_of(&t->link.params, peer, (uint32_t)lane_way(lane));
     TRY(line_dial(t, lane, &h, &s));
     enum error err = line_open(t, &s, &h, out);
-    if (err) return link_fail_own(&t->link, err);
+    if (err) return tcp_fail(&t->link, err, error_words(words, sizeof words));
     atomic_store(at, *out);
     return ERR_NONE;
 }

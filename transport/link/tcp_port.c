@@ -1,11 +1,12 @@
 /* The port: the door by which the streams of other ranks come in. A rank dials, and greets with a hello that says whose
  * stream it is. The port gives it to the group that it is for, or keeps it until this rank opens that group: streams of
  * control, and of lanes that begin to open it, which are about 2 log2 n. */
+#include "transport/door/address.h"
+#include "transport/link/tcp_address.h"
 #include "transport/link/tcp_impl.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { KEPT_MOST = 4096 };
 
@@ -17,7 +18,8 @@ struct kept {
 struct port {
     struct door *door;
     char address[ADDRESS_MAX], key[SECRET_SIZE];
-    struct tcp *served; /* these and 'kept' under the door's lock */
+    pthread_mutex_t mutex; /* of what follows */
+    struct port_group *groups;
     struct kept *kept;
 };
 
@@ -46,14 +48,15 @@ static void port_on_hello(void *user, struct guest *g) {
     guest_reply(g, GUEST_KEPT);
 }
 
-/* In the order in which they came. Too many wait only where a rank of this run misbehaves: then the newcomer has to go. */
+/* In the order in which they came. Too many wait only where a rank of this run misbehaves: then the newcomer has to go.
+ * With the mutex. */
 static void kept_add(struct port *p, const struct hello *h, const struct stream *s) {
     void *memory;
     struct kept **at = &p->kept;
     int n = 0;
     for (; *at; at = &(*at)->next) n++;
     if (n == KEPT_MOST || memory_alloc(sizeof(struct kept), &memory) != ERR_NONE) {
-        close(s->fd);
+        nng_stream_free(s->s);
         return;
     }
     *at = memory;
@@ -63,12 +66,14 @@ static void kept_add(struct port *p, const struct hello *h, const struct stream 
 static void port_on_keep(void *user, struct guest *g, const struct stream *s) {
     struct port *p = user;
     const struct hello *h = guest_own(g);
-    struct tcp *t = p->served;
-    while (t && t->link.params.group != h->group) t = t->next;
-    if (t)
-        tree_came(t, h, s);
+    pthread_mutex_lock(&p->mutex);
+    const struct port_group *served = p->groups;
+    while (served && served->group != h->group) served = served->next;
+    if (served)
+        served->came(served->user, h, s);
     else
         kept_add(p, h, s);
+    pthread_mutex_unlock(&p->mutex);
 }
 
 static const struct door_ops ops = {
@@ -82,34 +87,40 @@ static const struct door_ops ops = {
 
 /* ---- opening, taking, closing ---- */
 
-static enum error port_check_key(const char *key, bool near, const char *host, bool loopback) {
+static enum error port_check_key(const char *key, bool near, const char *host) {
     if (strlen(key) >= SECRET_SIZE)
         return FAIL(ERR_CONFIG, "a key of %zu bytes\nat most %d", strlen(key), SECRET_SIZE - 1);
-    if ((near || !*key) && !loopback)
+    if ((near || !*key) && !address_is_loopback(host))
         return FAIL(ERR_CONFIG, "ranks on other hosts must reach %s, but there is no token\nset run.token", host);
     return ERR_NONE;
 }
 
+static enum error port_listen(struct port *p, const char *host) {
+    bool six = strchr(host, ':');
+    char at[ADDRESS_MAX + 8];
+    int number;
+    snprintf(at, sizeof at, six ? "[%s]:0" : "%s:0", host);
+    TRY(door_open(&(struct door_params){.ops = &ops, .user = p, .at = at, .key = p->key}, &p->door, &number));
+    snprintf(p->address, sizeof p->address, six ? "tcp://[%.64s]:%d" : "tcp://%.64s:%d", host, number);
+    return ERR_NONE;
+}
+
 enum error port_open(const struct port_params *params, struct port **out) {
+    char host[ADDRESS_MAX];
     const char *key = params->key ? params->key : "";
-    struct address host = {.port = 0};
-    struct endpoint at[ENDPOINTS_MAX];
-    int count;
     void *memory;
-    TRY(address_choose(params->interface, host.host));
-    TRY(address_resolve(&host, at, &count));
-    TRY(port_check_key(key, params->near, host.host, at->loopback));
+    TRY(address_choose(params->interface, host));
+    TRY(port_check_key(key, params->near, host));
     TRY(memory_alloc(sizeof(struct port), &memory));
     struct port *p = memory;
     strcpy(p->key, key);
-    enum error err = door_open(&(struct door_params){.ops = &ops, .user = p, .key = p->key}, at, &p->door);
-    if (err) {
+    pthread_mutex_init(&p->mutex, NULL);
+    enum error err = port_listen(p, host);
+    if (err)
         port_close(p);
-        return err;
-    }
-    snprintf(p->address, sizeof p->address, "tcp://%s", at->text);
-    *out = p;
-    return ERR_NONE;
+    else
+        *out = p;
+    return err;
 }
 
 void port_close(struct port *p) {
@@ -117,32 +128,33 @@ void port_close(struct port *p) {
     door_close(p->door);
     for (struct kept *k = p->kept, *next; k; k = next) {
         next = k->next;
-        close(k->stream.fd);
+        nng_stream_free(k->stream.s);
         memory_free(k);
     }
+    pthread_mutex_destroy(&p->mutex);
     memory_free(p);
 }
 
-void port_serve(struct port *p, struct tcp *t) {
-    door_lock(p->door);
-    t->next = p->served;
-    p->served = t;
+void port_serve(struct port *p, struct port_group *g) {
+    pthread_mutex_lock(&p->mutex);
+    g->next = p->groups;
+    p->groups = g;
     for (struct kept **at = &p->kept, *k; (k = *at);) {
-        if (k->hello.group != t->link.params.group) {
+        if (k->hello.group != g->group) {
             at = &k->next;
             continue;
         }
         *at = k->next;
-        tree_came(t, &k->hello, &k->stream);
+        g->came(g->user, &k->hello, &k->stream);
         memory_free(k);
     }
-    door_unlock(p->door);
+    pthread_mutex_unlock(&p->mutex);
 }
 
-void port_unserve(struct port *p, const struct tcp *t) {
-    door_lock(p->door);
-    struct tcp **at = &p->served;
-    while (*at && *at != t) at = &(*at)->next;
-    if (*at) *at = t->next;
-    door_unlock(p->door);
+void port_unserve(struct port *p, struct port_group *g) {
+    pthread_mutex_lock(&p->mutex);
+    struct port_group **at = &p->groups;
+    while (*at && *at != g) at = &(*at)->next;
+    if (*at) *at = g->next;
+    pthread_mutex_unlock(&p->mutex);
 }

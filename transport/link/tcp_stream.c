@@ -1,12 +1,14 @@
 /* Messages on a lane: a label, then the bytes, straight from and into the caller's memory.
  *
- * Messages are written and read by the lane's own thread: were they another's, each would wake that one before it wakes
- * the one that waits.
+ * nng makes the streams, checks who is there, and carries control. Messages are written and read by the lane's own
+ * thread, on the streams' descriptors: through nng's requests every message wakes a thread that polls and one that
+ * completes before it wakes the one that waits, which took 2.5 times as long at 1 KB.
  *
  * An exchange sends and receives at once: it writes what the kernel takes, reads what there is, and waits for either.
  * So ranks in a circle do not wait for each other, however long the messages and however small the kernel's buffers
  * are. Bytes are sealed, or encrypted into a piece of the lane's, just before they leave, and checked just after they
  * have come, so that they are still in a cache. */
+#include "engine/base/memory.h"
 #include "transport/link/tcp_impl.h"
 
 #include <errno.h>
@@ -186,7 +188,7 @@ static bool recv_open(struct tcp *t, int lane) {
     r->fd = line->fd;
     r->sealer = &line->in;
     r->used = &line->used;
-    return true;
+    return line->fd >= 0 || !line_drop(t, lane, r->peer, -1);
 }
 
 static enum moved recv_on_line(struct tcp *t, int lane) {

@@ -8,6 +8,7 @@
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "transport/base/secret.h"
+#include "transport/door/address.h"
 #include "transport/door/visit.h"
 #include "transport/store/file.h"
 #include "transport/store/server.h"
@@ -17,8 +18,10 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
 enum { GRACE_MS = 500 /* for the server to say itself that a key did not come */ };
+static const int64_t FIRST_PAUSE = 5000, LONGEST_PAUSE = 500000; /* us */
 /* ns for one address, since the next may do better; doubled when that was too short, which it is on a starved machine. */
 static const int64_t FIRST_DIAL = 2000000000, LONGEST_DIAL = DOOR_SECONDS * 1000000000LL;
 
@@ -31,12 +34,25 @@ struct store {
     double timeout, limit;  /* of calls; of the one that runs, for messages */
     uint64_t client;        /* this member */
     uint64_t server_number; /* 0: it has not answered yet */
-    struct talk line;       /* fd -1: none */
+    struct visit *line;     /* NULL: none */
 };
 
 static int64_t store_deadline(struct store *s, double seconds) {
+    static const double most = 1e9; /* thirty years are for ever */
     s->limit = seconds;
-    return clock_after(seconds);
+    return clock_ns() + (int64_t)((seconds < most ? seconds : most) * 1e9);
+}
+
+/* Sleeps some 'us' microseconds, never beyond the deadline, and doubles them: the time varies, so that those who collided
+ * once do not go on doing so. false: the deadline has passed. */
+static bool store_pause(int64_t *us, int64_t deadline) {
+    int64_t now = clock_ns(), left = deadline - now;
+    if (left <= 0) return false;
+    int64_t ns = *us * 500 + now % (*us * 500); /* from half to all of it, as the clock has it */
+    if (ns > left) ns = left;
+    nanosleep(&(struct timespec){ns / 1000000000, ns % 1000000000}, NULL);
+    *us = *us * 2 < LONGEST_PAUSE ? *us * 2 : LONGEST_PAUSE;
+    return true;
 }
 
 /* A copy of what an answer borrows; pool may be NULL where the operation gives no value. */
@@ -60,18 +76,22 @@ static enum error address_find(struct store *s, bool *there, char why[128]) {
 
 /* All of the host's addresses, once, each for 'most' ns. why: what the last one said that had its time. */
 static int line_dial_all(struct store *s, int64_t most, int64_t deadline, char why[128]) {
-    struct endpoint at[ENDPOINTS_MAX], there;
-    int count = 0, rv = ECONNREFUSED;
+    struct endpoint at[ENDPOINTS_MAX];
+    int count = 0, rv = NNG_ECONNREFUSED;
     if (address_resolve(&s->address, at, &count) != ERR_NONE) snprintf(why, 128, "%s", error_message());
     for (int i = 0; i < count && rv; i++) {
+        char url[ENDPOINT_MAX + 8];
         int64_t latest = clock_ns() + most;
-        rv = visit_connect(&s->line, &at[i], s->key, deadline < latest ? deadline : latest);
-        bool cut = rv == ETIMEDOUT && *why && clock_ns() >= deadline;
-        bool silent = rv == ETIMEDOUT && endpoint_of(s->line.fd, true, &there);
-        if (rv && !cut)
-            snprintf(why, 128, "%s", silent ? "what listens there does not answer like a store" : strerror(rv));
+        snprintf(url, sizeof url, "tcp://%.*s", ENDPOINT_MAX, at[i].text);
+        rv = visit_connect(s->line, url, s->key, deadline < latest ? deadline : latest);
+        bool cut = rv == NNG_ETIMEDOUT && *why && clock_ns() >= deadline;
+        if (rv && !cut) snprintf(why, 128, "%s", nng_strerror(rv));
     }
     return rv;
+}
+
+static enum error fail_refused(const struct store *s) {
+    return FAIL(ERR_CONFIG, "the store %s refused the token\nall members need the token of its server", s->url);
 }
 
 static enum error fail_foreign(const struct store *s) {
@@ -81,25 +101,28 @@ static enum error fail_foreign(const struct store *s) {
                 s->url);
 }
 
+static enum error fail_no_store(const struct store *s) {
+    return FAIL(ERR_PEER, "at %s there is no store of this program", s->url);
+}
+
 /* Again and again until the server is there. One that has answered, and whose port nobody has any more, has ended. */
 static enum error line_dial(struct store *s, int64_t deadline) {
-    int64_t pause = VISIT_PAUSE, most = FIRST_DIAL, began = clock_ns(), told = began;
+    int64_t us = FIRST_PAUSE, most = FIRST_DIAL, began = clock_ns(), told = began;
     char why[128] = "", time[32];
     do {
         bool there;
         TRY(address_find(s, &there, why));
-        int rv = there ? line_dial_all(s, most, deadline, why) : ENOENT;
+        int rv = there ? line_dial_all(s, most, deadline, why) : NNG_ENOENT;
         if (!rv) return ERR_NONE;
-        if (s->server_number && (rv == ECONNREFUSED || rv == ENOENT))
+        if (s->server_number && (rv == NNG_ECONNREFUSED || rv == NNG_ENOENT))
             return FAIL(ERR_PEER, "the store %s was lost: its server has ended", s->url);
-        if (rv == ETIMEDOUT && most < LONGEST_DIAL) most *= 2;
-        if (rv == EKEYREJECTED && !s->file)
-            return FAIL(ERR_CONFIG, "the store %s refused the token\nall members need the token of its server", s->url);
-        if (rv == EPROTO && !s->file) return FAIL(ERR_PEER, "at %s there is no store of this program", s->url);
+        if (rv == NNG_ETIMEDOUT && most < LONGEST_DIAL) most *= 2;
+        if (rv == NNG_EPEERAUTH && !s->file) return fail_refused(s);
+        if (rv == NNG_EPROTO && !s->file) return fail_no_store(s);
         if (clock_ns() - told < 5000000000) continue;
         told = clock_ns();
         log_info("waiting for the store %s (%s): %s", s->url, text_of_seconds(clock_seconds(told - began), time), why);
-    } while (visit_pause(&pause, deadline));
+    } while (store_pause(&us, deadline));
     return FAIL(ERR_TIMEOUT,
                 "the store %s could not be reached within %s: %s\ndoes its server run, and is this its address?",
                 s->url, text_of_seconds(s->limit, time), why);
@@ -112,6 +135,7 @@ static enum error fail_status(const struct store *s, const struct door_head *hea
         return FAIL(ERR_CONFIG,
                     "the store %s speaks version %u, this program version %d\nstart the same program everywhere",
                     s->url, head->version, DOOR_VERSION);
+    if (head->kind == DOOR_REFUSED) return fail_refused(s);
     if (head->kind == DOOR_FOREIGN) return fail_foreign(s);
     return FAIL(ERR_PEER, "the store %s did not understand (%u)", s->url, head->kind);
 }
@@ -122,17 +146,18 @@ static enum error line_ask(struct store *s, uint32_t kind, const struct request 
                            struct store_answer *a, int *lost) {
     struct wire_request asked = {.head.kind = kind, .client = s->client};
     struct door_head head;
+    struct wire_reply h;
     int64_t left = (deadline - clock_ns()) / 1000000 + 1, more = q->wait ? GRACE_MS * 1000000LL : 0;
     if (q->wait) asked.wait_ms = left < 1 ? 1 : left < INT32_MAX ? (uint32_t)left : INT32_MAX;
-    uint8_t *message = talk_room(&s->line, wire_request_size(q));
+    uint8_t *message = visit_room(s->line, wire_request_size(q));
     if (!message) return FAIL(ERR_MEMORY, "no memory for a message of %zu bytes", wire_request_size(q));
     wire_write_request(&asked, q, message);
-    *lost = visit_ask(&s->line, WIRE_MAX, deadline + more, &head);
+    *lost = visit_ask(s->line, WIRE_MAX, deadline + more);
     if (*lost) return ERR_NONE;
-    if (head.version != DOOR_VERSION || head.kind >= DOOR_OTHER) return fail_status(s, &head);
-    return wire_read_reply(s->line.message, head.bytes, a)
-               ? ERR_NONE
-               : FAIL(ERR_PEER, "a reply that the store %s cannot have given", s->url);
+    const uint8_t *reply = visit_reply(s->line, &head);
+    if (head.version != DOOR_VERSION || head.kind >= DOOR_REFUSED) return fail_status(s, &head);
+    bool right = wire_read_reply(reply, head.bytes, &h, a) && head.kind < ANSWER_STATUSES;
+    return right ? ERR_NONE : FAIL(ERR_PEER, "a reply that the store %s cannot have given", s->url);
 }
 
 /* Without a secret, only a server of this user is greeted again: it has answered, so it has taken the connection. Another
@@ -143,12 +168,12 @@ static enum error line_greet(struct store *s, int64_t deadline, int *lost) {
     char run[STORE_KEY_MAX + 1];
     TRY(line_ask(s, WIRE_GREETING, &none, deadline, &a, lost));
     if (*lost) return ERR_NONE;
-    if (!*s->key && !remote_is_ours(s->line.fd)) return fail_foreign(s);
+    if (!*s->key && !visit_is_ours(s->line)) return fail_foreign(s);
     snprintf(run, sizeof run, "%.*s", (int)a.value.n, a.value.at ? (const char *)a.value.at : "");
     if (*s->run && *run && strcmp(s->run, run) != 0)
         return FAIL(ERR_MISMATCH, "the store %s is of run '%s', not of '%s'", s->url, run, s->run);
-    if (!s->server_number) s->server_number = a.number;
-    if (s->server_number == a.number) return ERR_NONE;
+    if (!s->server_number) s->server_number = (uint64_t)a.total;
+    if (s->server_number == (uint64_t)a.total) return ERR_NONE;
     return FAIL(ERR_PEER, "the store %s was lost: another one is served there now", s->url);
 }
 
@@ -157,29 +182,34 @@ static enum error line_greet(struct store *s, int64_t deadline, int *lost) {
 /* *lost as above. */
 static enum error line_open(struct store *s, int64_t deadline, int *lost) {
     *lost = 0;
-    if (s->line.fd >= 0) return ERR_NONE;
+    if (s->line) return ERR_NONE;
+    TRY(visit_create(&s->line));
     TRY(line_dial(s, deadline));
     return line_greet(s, deadline, lost);
 }
 
 static enum error fail_lost(const struct store *s, const struct request *q, int lost) {
-    return FAIL(ERR_TIMEOUT, "the store %s did not answer in time (%s%s%s): %s", s->url,
-                q ? "the key '" : "its greeting", q ? q->key : "", q ? "'" : "", strerror(lost));
+    if (!s->server_number && lost == NNG_EPROTO) return fail_no_store(s);
+    if (!s->server_number)
+        return FAIL(ERR_TIMEOUT, "the program at %s does not answer like a store: %s", s->url, nng_strerror(lost));
+    return FAIL(ERR_TIMEOUT, "the store %s did not answer in time (the key '%s'): %s", s->url, q->key,
+                nng_strerror(lost));
 }
 
 /* q NULL: only opens a line. */
 static enum error server_ask(struct store *s, const struct request *q, int64_t deadline, struct pool *pool,
                              struct store_answer *a) {
-    int64_t pause = VISIT_PAUSE;
+    int64_t us = FIRST_PAUSE;
     int lost;
     do {
         enum error err = line_open(s, deadline, &lost);
         if (!err && !lost && q) err = line_ask(s, WIRE_REQUEST + (uint32_t)q->op, q, deadline, a, &lost);
         if (!err && !lost && q) err = store_keep(pool, &a->value);
         if (!err && !lost) return ERR_NONE;
-        talk_end(&s->line);
+        visit_free(s->line);
+        s->line = NULL;
         if (err) return err;
-    } while (lost != ETIMEDOUT && visit_pause(&pause, deadline));
+    } while (lost != NNG_ETIMEDOUT && (s->server_number || lost != NNG_EPROTO) && store_pause(&us, deadline));
     return fail_lost(s, q, lost);
 }
 
@@ -275,11 +305,11 @@ enum error store_list(struct store *s, const char *prefix, struct pool *pool, ch
 }
 
 enum error store_meet(struct store *s, const struct store_coming *c, struct pool *pool, struct store_meeting *out) {
-    struct request q = {.op = STORE_MEET, .wait = true, .key = c->name, .value = {c->words, c->n}};
+    struct request q = {.op = STORE_MEET, .wait = true, .key = c->name, .value = {c->words, c->n}, .from = c->from};
     struct store_answer a;
     TRY(store_ask(s, &q, c->timeout, pool, &a));
     enum store_met met = a.status == ANSWER_OK ? STORE_MET : a.status == ANSWER_REFUSED ? STORE_REFUSED : STORE_AWAITS;
-    *out = (struct store_meeting){.met = met, .text = answer_text(&a), .n = a.value.n};
+    *out = (struct store_meeting){.met = met, .text = answer_text(&a), .n = a.value.n, .total = a.total};
     return ERR_NONE;
 }
 
@@ -303,39 +333,43 @@ static enum error store_serve(struct store *s) {
         return FAIL(ERR_CONFIG,
                     "a store without a token at %s, where others can reach it\nset a token, or serve it at 127.0.0.1",
                     at->text);
-    TRY(server_open(at, s->key, s->run, &s->server));
-    s->address.port = at->port;
-    if (s->file) return file_announce(s->file, at->port, s->key);
+    TRY(server_open(at->text, s->key, s->run, &s->server, &s->address.port));
     bool six = strchr(s->address.host, ':') != NULL;
     snprintf(s->url, sizeof s->url, six ? "tcp://[%s]:%d" : "tcp://%s:%d", s->address.host, s->address.port);
     if (at->any) snprintf(s->address.host, sizeof s->address.host, *at->text == '[' ? "::1" : "127.0.0.1");
     return ERR_NONE;
 }
 
-/* Whoever may read a file has the key, and is on this host. */
-static enum error store_find_address(struct store *s, const struct store_params *p) {
-    static const char tcp[] = "tcp:", file[] = "file:///";
-    size_t n = (size_t)snprintf(s->url, sizeof s->url, "%s", p->url ? p->url : "");
-    if (n < sizeof s->url && !strncmp(s->url, tcp, sizeof tcp - 1)) {
-        TRY(secret_key(p->token ? p->token : "", s->key));
-        return address_parse(s->url + sizeof tcp - 1, &s->address);
-    }
-    if (n >= sizeof s->url || n < sizeof file || strncmp(s->url, file, sizeof file - 1) != 0)
-        return FAIL(ERR_CONFIG, "'%.200s' is not a store\nwrite file:///PATH or tcp://HOST:PORT", s->url);
-    s->file = s->url + sizeof file - 2;
+static enum error server_find(struct store *s, const struct store_params *p, int64_t deadline) {
+    TRY(address_parse(s->url + strlen("tcp:"), &s->address));
+    TRY(secret_key(p->token ? p->token : "", s->key));
+    if (p->serve) TRY(store_serve(s));
+    if (!s->address.port) return FAIL(ERR_CONFIG, "'%s' names no port", s->url);
+    return server_ask(s, NULL, deadline, NULL, NULL);
+}
+
+/* Whoever may read the file has the key, and is on this host. */
+static enum error server_find_by_file(struct store *s, const struct store_params *p, int64_t deadline) {
     s->address = (struct address){.host = "127.0.0.1"};
-    return p->serve ? secret_random(s->key) : ERR_NONE;
+    if (p->serve) TRY(secret_random(s->key));
+    if (p->serve) TRY(server_open("127.0.0.1:0", s->key, s->run, &s->server, &s->address.port));
+    if (p->serve) TRY(file_announce(s->file, s->address.port, s->key));
+    return server_ask(s, NULL, deadline, NULL, NULL);
 }
 
 static enum error store_start(struct store *s, const struct store_params *p) {
+    static const char file[] = "file:///";
     int64_t deadline = store_deadline(s, p->timeout);
-    TRY(random_bytes(&s->client, sizeof s->client));
+    if (getrandom(&s->client, sizeof s->client, 0) != (ssize_t)sizeof s->client)
+        return FAIL(ERR_CREATE, "no random numbers: %s", strerror(errno));
     s->timeout = p->timeout;
     snprintf(s->run, sizeof s->run, "%s", p->run ? p->run : "");
-    TRY(store_find_address(s, p));
-    if (p->serve) TRY(store_serve(s));
-    if (!s->file && !s->address.port) return FAIL(ERR_CONFIG, "'%s' names no port", s->url);
-    return server_ask(s, NULL, deadline, NULL, NULL);
+    int n = snprintf(s->url, sizeof s->url, "%s", p->url ? p->url : "");
+    if (n < (int)sizeof s->url && !strncmp(s->url, "tcp:", 4)) return server_find(s, p, deadline);
+    if (n >= (int)sizeof s->url || n < (int)sizeof file || strncmp(s->url, file, sizeof file - 1) != 0)
+        return FAIL(ERR_CONFIG, "'%.200s' is not a store\nwrite file:///PATH or tcp://HOST:PORT", s->url);
+    s->file = s->url + sizeof file - 2;
+    return server_find_by_file(s, p, deadline);
 }
 
 enum error store_open(const struct store_params *p, struct store **out) {
@@ -343,7 +377,6 @@ enum error store_open(const struct store_params *p, struct store **out) {
     TRY(params_check(p));
     TRY(memory_alloc(sizeof(struct store), &memory));
     struct store *s = memory;
-    s->line = VISIT_NONE;
     enum error err = store_start(s, p);
     if (err)
         store_close(s);
@@ -354,7 +387,7 @@ enum error store_open(const struct store_params *p, struct store **out) {
 
 void store_close(struct store *s) {
     if (!s) return;
-    talk_free(&s->line);
+    visit_free(s->line);
     if (s->file && s->server) file_withdraw(s->file, s->key);
     server_close(s->server);
     memory_free(s);

@@ -5,27 +5,31 @@
 #include "transport/store/server.h"
 #include "engine/base/clock.h"
 #include "engine/base/memory.h"
-#include "transport/base/secret.h"
+#include "transport/store/attendance.h"
 #include "transport/store/wire.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
 enum { WAIT_MOST = 10000 }; /* ms; then the client asks again, which shows that it lives */
 struct caller {             /* what the server has of a guest */
     struct wire_request h;  /* what q says lies in the message */
     struct request q;
-    bool parked, greeted;
+    bool parked, greeted; /* these and the client are protected by the server's lock */
     uint64_t client;
 };
-struct server { /* the door's lock protects it */
+struct server {
     struct door *door;
     char run[STORE_KEY_MAX + 1];
-    uint64_t number; /* a random one: of this server */
+    uint64_t number;      /* a random one: of this server */
+    pthread_mutex_t lock; /* of what follows, and taken before the door's own */
     struct store_table *table;
 };
 
-/* ---- requests ---- */
+/* ---- under the lock ---- */
 
 static bool caller_wake(void *key, struct guest *g) {
     const struct caller *c = guest_own(g);
@@ -33,38 +37,54 @@ static bool caller_wake(void *key, struct guest *g) {
     return false;
 }
 
-/* Without memory the guest leaves; what it asked for it asks again. */
-static void reply_send(struct guest *g, const struct store_answer *a) {
-    uint8_t *reply = guest_room(g, wire_reply_size(a));
-    if (!reply) {
+/* false: no memory; what the guest asked for it asks again. */
+static bool reply_write(struct guest *g, const struct store_answer *a) {
+    size_t n;
+    if (guest_room(g, wire_reply_size(a)) != ERR_NONE) return false;
+    wire_write_reply(a, guest_message(g, &n));
+    return true;
+}
+
+/* ---- requests ---- */
+
+static void reply_send(struct guest *g, bool written) {
+    if (written)
+        guest_reply(g, GUEST_STAYS);
+    else
         guest_leave(g);
-        return;
-    }
-    wire_write_reply(a, reply);
-    guest_reply(g, GUEST_STAYS);
 }
 
 static void request_serve(struct server *s, struct guest *g, bool slept) {
     struct caller *c = guest_own(g);
     struct store_answer a = {0};
+    bool written = false;
+    pthread_mutex_lock(&s->lock);
+    c->parked = false;
     if (c->q.op == STORE_MEET)
         attendance_take(s->table, &c->q, &a);
     else
         table_apply(s->table, &c->q, &a);
     if (a.changed) (void)door_guests(s->door, caller_wake, (char *)(uintptr_t)c->q.key);
-    c->parked = a.status == ANSWER_NOT_THERE && c->q.wait && !slept;
-    if (c->parked)
-        guest_park(g, clock_ns() + (c->h.wait_ms < WAIT_MOST ? c->h.wait_ms : WAIT_MOST) * 1000000LL);
-    else
-        reply_send(g, &a);
+    bool sleeps = a.status == ANSWER_NOT_THERE && c->q.wait && !slept;
+    if (sleeps) {
+        int64_t ms = c->h.wait_ms < WAIT_MOST ? c->h.wait_ms : WAIT_MOST;
+        c->parked = true;
+        guest_park(g, clock_ns() + ms * 1000000);
+    } else {
+        written = reply_write(g, &a);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!sleeps) reply_send(g, written);
 }
 
-static void greeting_answer(const struct server *s, struct guest *g) {
+static void greeting_answer(struct server *s, struct guest *g) {
     struct caller *c = guest_own(g);
-    const struct store_answer a = {.value = {s->run, strlen(s->run)}, .number = s->number};
+    struct store_answer a = {.value = {s->run, strlen(s->run)}, .total = (int64_t)s->number};
+    pthread_mutex_lock(&s->lock);
     c->greeted = true;
     c->client = c->h.client;
-    reply_send(g, &a);
+    pthread_mutex_unlock(&s->lock);
+    reply_send(g, reply_write(g, &a));
 }
 
 static void on_message(void *user, struct guest *g) {
@@ -98,9 +118,9 @@ static bool is_of_client(void *client, struct guest *g) {
 
 bool server_sees(struct server *s, uint64_t client) {
     if (!s) return false;
-    door_lock(s->door);
+    pthread_mutex_lock(&s->lock);
     bool sees = door_guests(s->door, is_of_client, &client);
-    door_unlock(s->door);
+    pthread_mutex_unlock(&s->lock);
     return sees;
 }
 
@@ -116,14 +136,20 @@ static const struct door_ops ops = {
     .woken = on_woken,
 };
 
-enum error server_open(struct endpoint *at, const char *key, const char *run, struct server **out) {
+static enum error server_start(struct server *s, const char *at, const char *key, int *port) {
+    if (getrandom(&s->number, sizeof s->number, 0) != (ssize_t)sizeof s->number)
+        return FAIL(ERR_CREATE, "no random numbers: %s", strerror(errno));
+    TRY(table_create(&s->table));
+    return door_open(&(struct door_params){.ops = &ops, .user = s, .at = at, .key = key, .ours = true}, &s->door, port);
+}
+
+enum error server_open(const char *at, const char *key, const char *run, struct server **out, int *port) {
     void *memory;
     TRY(memory_alloc(sizeof(struct server), &memory));
     struct server *s = memory;
     snprintf(s->run, sizeof s->run, "%s", run ? run : "");
-    enum error err = random_bytes(&s->number, sizeof s->number);
-    if (!err) err = table_create(&s->table);
-    if (!err) err = door_open(&(struct door_params){.ops = &ops, .user = s, .key = key, .ours = true}, at, &s->door);
+    pthread_mutex_init(&s->lock, NULL);
+    enum error err = server_start(s, at, key, port);
     if (err)
         server_close(s);
     else
@@ -134,6 +160,7 @@ enum error server_open(struct endpoint *at, const char *key, const char *run, st
 void server_close(struct server *s) {
     if (!s) return;
     door_close(s->door);
+    pthread_mutex_destroy(&s->lock);
     table_free(s->table);
     memory_free(s);
 }

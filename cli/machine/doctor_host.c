@@ -4,6 +4,7 @@
 #include "engine/base/text.h"
 #include "engine/device/runtime.h"
 #include "engine/tell/processor.h"
+#include "engine/tell/usage.h"
 #include "transport/launch/launcher.h"
 #include "transport/link/mpi_module.h"
 #include "transport/store/store.h"
@@ -31,6 +32,18 @@ static void host_check_cores(struct doctor *d) {
         doctor_say(d, DOCTOR_OK, "%d of the machine's %ld (affinity or a quota of the container)", here, online);
     else
         doctor_say(d, DOCTOR_OK, "%d", here);
+}
+
+static void host_check_energy(struct doctor *d) {
+    struct usage u;
+    doctor_begin(d, "energy");
+    usage_begin(&u, USAGE_POWERCAP);
+    if (u.nzones)
+        doctor_say(d, DOCTOR_OK, "RAPL of %d processor%s: metrics have 'watts'", u.nzones, u.nzones > 1 ? "s" : "");
+    else
+        doctor_say(d, DOCTOR_NONE,
+                   "no readable " USAGE_POWERCAP "/intel-rapl:*/energy_uj: metrics have no 'watts'\n"
+                   "virtual machines have none; elsewhere root lets others read: chmod a+r");
 }
 
 /* Reports the limit of locked memory. Memory that the CUDA driver pins does not count; that of network cards does. */
@@ -139,6 +152,7 @@ static void host_check_mpi(struct doctor *d) {
 void doctor_host(struct doctor *d) {
     host_check_processor(d);
     host_check_cores(d);
+    host_check_energy(d);
     host_check_locked(d);
     host_check_shared(d);
     host_check_network(d);

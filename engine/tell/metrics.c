@@ -18,6 +18,7 @@ struct metrics {
     void *sink[SINK_KINDS]; /* by kind; NULL: not asked for, or lost */
     int64_t count, capacity, flushed;
     double *times;
+    struct usage usage;
 };
 
 /* jsonl is what others read the run by, and needs no asking. */
@@ -40,7 +41,7 @@ enum error metrics_open(const struct job *job, int64_t step, int64_t steps, stru
     if (err != ERR_NONE)
         metrics_close(m);
     else
-        *out = m;
+        usage_begin(&m->usage, USAGE_POWERCAP), *out = m;
     return err;
 }
 
@@ -58,11 +59,14 @@ static void sinks_flush(struct metrics *m, bool settled) {
 }
 
 void metrics_step(struct metrics *m, const struct step_record *r) {
-    m->times[m->count++ % m->capacity] = r->ms;
-    for (int i = 0; i < SINK_KINDS; i++)
-        if (m->sink[i] && sink_find(i)->step) sink_follow(m, i, sink_find(i)->step(m->sink[i], r));
+    struct step_record told = *r;
     int64_t now = clock_ns();
-    if (now - m->flushed < FLUSH_NS) return;
+    bool due = now - m->flushed >= FLUSH_NS;
+    m->times[m->count++ % m->capacity] = r->ms;
+    if (due) usage_take(&m->usage, &told.usage);
+    for (int i = 0; i < SINK_KINDS; i++)
+        if (m->sink[i] && sink_find(i)->step) sink_follow(m, i, sink_find(i)->step(m->sink[i], &told));
+    if (!due) return;
     m->flushed = now;
     sinks_flush(m, false);
 }

@@ -5,6 +5,7 @@
 #include "engine/settings/metric.h"
 #include "engine/settings/output.h"
 #include "engine/tell/trace.h"
+#include "engine/tell/usage.h"
 
 #include <stdio.h>
 
@@ -16,6 +17,7 @@ struct step_record {
     double phase_ms[PHASES];      /* of this rank, communication as far as the step waited for it */
     double loss_scale;            /* fp16; else 0 */
     bool skipped;
+    struct usage_sample usage; /* a few times a second; elsewhere seconds is 0 */
 };
 struct sink_event {
     int64_t step;

@@ -45,6 +45,8 @@ def told(run):
             put("grad_norm", step, line["grad_norm"] or None)
             put("step_ms", step, line["ms"])
             put("samples_per_s", step, line["samples"] / line["ms"] * 1e3)
+            for name in ("cores", "rss_bytes", "watts"):
+                put("system/" + name, step, line.get("system", {}).get(name))
             for phase in PHASES:
                 put("phase_ms/" + phase, step, line["phase_ms"][phase])
     return tags
@@ -54,6 +56,8 @@ def near(tag, a, b):
     """Times have four digits behind the point in metrics.jsonl, other numbers six at least."""
     if tag == "loss" or tag.startswith("val/") or tag == "lr":
         return as_float(a) == b or abs(a - b) <= 1e-8 * abs(a)
+    if tag.startswith("system/"):
+        return abs(a - b) <= 6e-4 + 5e-6 * abs(a)
     return abs(a - b) <= 6e-5 + 5e-6 * abs(a) if tag != "samples_per_s" else abs(a - b) <= 1e-2 * abs(a)
 
 

@@ -11,11 +11,12 @@
 #include <unistd.h>
 
 #define COLUMN(key, ...) ",val_" #key
-static const char header[] = "step,epoch,loss,accuracy,lr,grad_norm,samples,ms,load_ms,forward_ms,backward_ms,comm_ms,"
-                             "update_ms,loss_scale,skipped" VAL_METRICS_LIST(COLUMN) ",val_samples\r\n";
+static const char header[] =
+    "step,epoch,loss,accuracy,lr,grad_norm,samples,ms,load_ms,forward_ms,backward_ms,comm_ms,"
+    "update_ms,loss_scale,skipped,cores,rss_bytes,watts" VAL_METRICS_LIST(COLUMN) ",val_samples\r\n";
 #undef COLUMN
 
-enum { ROW = 512, STEP_COLUMNS = 15 };
+enum { ROW = 512, STEP_COLUMNS = 18 };
 struct csv_sink {
     struct sink_file file;
     int64_t step;  /* of the last row; -1: there is none */
@@ -47,7 +48,11 @@ static void format_step(char *to, const struct step_record *r) {
     n = cell_put(to, n, ",%.4f", r->ms);
     for (int i = 0; i < PHASES; i++) n = cell_put(to, n, ",%.4f", r->phase_ms[i]);
     n = cell_put(to, n, ",%.9g", r->loss_scale > 0 ? r->loss_scale : (double)NAN);
-    cell_put(to, n, ",%.0f", r->skipped);
+    n = cell_put(to, n, ",%.0f", r->skipped);
+    bool taken = r->usage.seconds > 0;
+    n = cell_put(to, n, ",%.3f", taken ? r->usage.cores : (double)NAN);
+    n = cell_put(to, n, ",%.0f", taken ? r->usage.rss_bytes : (double)NAN);
+    cell_put(to, n, ",%.3f", taken ? r->usage.watts : (double)NAN);
 }
 
 static void format_val(char *to, const struct val_result *v) {

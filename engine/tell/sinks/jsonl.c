@@ -24,6 +24,14 @@ static void jsonl_put(FILE *f, const char *before, const char *form, double v) {
         fputs("null", f);
 }
 
+static void jsonl_put_usage(FILE *f, const struct usage_sample *u) {
+    jsonl_put(f, ",\"system\":{\"seconds\":", "%.4f", u->seconds);
+    jsonl_put(f, ",\"cores\":", "%.3f", u->cores);
+    jsonl_put(f, ",\"rss_bytes\":", "%.0f", u->rss_bytes);
+    if (!isnan(u->watts)) jsonl_put(f, ",\"watts\":", "%.3f", u->watts);
+    fputc('}', f);
+}
+
 static enum error jsonl_step(void *sink, const struct step_record *r) {
     const struct sink_file *file = sink;
     FILE *f = file->f;
@@ -40,6 +48,7 @@ static enum error jsonl_step(void *sink, const struct step_record *r) {
     }
     fputc('}', f);
     if (r->loss_scale > 0) jsonl_put(f, ",\"loss_scale\":", "%.9g", r->loss_scale);
+    if (r->usage.seconds > 0) jsonl_put_usage(f, &r->usage);
     fputs(r->skipped ? ",\"skipped\":true}\n" : "}\n", f);
     return sink_file_check(file);
 }

@@ -190,6 +190,12 @@ static enum error tensorboard_step(void *sink, const struct step_record *r) {
     event_scalar(t, "step_ms", r->ms);
     for (int i = 0; i < PHASES; i++) event_scalar(t, phase_tags[i], r->phase_ms[i]);
     if (r->loss_scale > 0) event_scalar(t, "loss_scale", r->loss_scale);
+    const struct usage_sample *u = &r->usage;
+    if (u->seconds > 0) {
+        event_scalar(t, "system/cores", u->cores);
+        event_scalar(t, "system/rss_bytes", u->rss_bytes);
+        if (!isnan(u->watts)) event_scalar(t, "system/watts", u->watts);
+    }
     proto_close(&t->event, summary);
     return event_end(t);
 }

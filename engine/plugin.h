@@ -1,7 +1,7 @@
-/* Algorithms, compressors, optimizers and ways of sharing of your own. A configuration names the shared object:
+/* Algorithms, compressors, optimizers, ways of sharing and schedules of your own. A configuration names the shared object:
  *
  *     comm: {algorithm: ./mine.so}      comm: {compress: ./mine.so}      optimizer: {name: ./mine.so, lr: 0.1}
- *     ddp: {sync: {every: 4, with: ./mine.so}}
+ *     ddp: {sync: {every: 4, with: ./mine.so}}      ddp: {reduce: ./mine.so}
  *
  * It is built by 'cc -O2 -shared -fPIC -o mine.so mine.c' and exports one constant:
  *
@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define ENGINE_PLUGIN_VERSION 2
+#define ENGINE_PLUGIN_VERSION 3
 #define ENGINE_PLUGIN __attribute__((visibility("default")))
 
 /* ---- an algorithm: how an all-reduce is made of messages ---- */
@@ -49,6 +49,11 @@ struct engine_call {
      * return at once. */
     int (*exchange)(struct engine_call *c, const struct engine_leg *out, const struct engine_leg *in);
     void *engine; /* the engine's own */
+    /* Of a share: as many elements as buf has, the function's own until it returns; and where tensors lie in buf: tensor i
+     * is [tensor[i], tensor[i + 1]). Of weights that meet (ddp.sync) the whole counts as one. */
+    void *room;
+    const int64_t *tensor;
+    int32_t tensors;
 };
 /* The leg of elements [first, first + count) of the buffer. */
 static inline struct engine_leg engine_leg(const struct engine_call *c, int peer, int64_t first, int64_t count,
@@ -72,12 +77,14 @@ struct engine_algorithm {
     void (*plan)(int32_t rank, int32_t size, int64_t count, struct engine_plan *out);
 };
 
-/* ---- a share: what ranks that step alone make of each other's weights when they meet ---- */
+/* ---- a share: what ranks make of each other's weights when they meet, or of each other's gradients ---- */
 
 struct engine_share {
     /* Called on all ranks at each meeting, for each bucket: c->buf holds floats, this rank's weights at first, and at the
      * end what they become. Meetings count from 0. Where all ranks need the same weights (evaluation, checkpoints, the
-     * end of training) the engine takes the mean of all instead. 0, or what exchange has returned. */
+     * end of training) the engine takes the mean of all instead. As ddp.reduce it is called in each step instead, which
+     * is the meeting's number: c->buf holds the mean gradient of this rank's samples at first, and at the end that by which
+     * all ranks step, the same on each. 0, or what exchange has returned. */
     int (*meet)(struct engine_call *c, int64_t meeting);
     /* What a rank will do; every call is held to it. NULL: nothing is declared. */
     void (*plan)(int32_t rank, int32_t size, int64_t meeting, int64_t count, struct engine_plan *out);
@@ -121,6 +128,33 @@ struct engine_optimizer {
     void (*step)(const struct engine_step *s, float *w, const float *g, float *m, float *v, int64_t n);
 };
 
+/* ---- a schedule: what goes when. 'engine check' alone calls it, on instances that it draws ---- */
+
+struct engine_backward { /* (layers), in the order in which backward has computed their gradients */
+    int32_t layers;
+    const double *ready; /* seconds from the beginning of backward */
+    const double *bytes;
+    double alpha, beta; /* a message of n bytes takes alpha + beta n seconds, one after another */
+};
+struct engine_answers { /* of a server, at a moment when its port is free; answer w * layers + i: layer i of worker w */
+    int32_t workers, layers; /* layer 0 is the first that a forward needs */
+    double now;              /* in units of what a piece takes */
+    const int32_t *here;     /* pieces of each answer that can leave now */
+    const int32_t *left;     /* the same, and those that cannot yet */
+    const double *forward;   /* what the worker computes with the layer, when it has all of it and the layers before */
+};
+struct engine_schedule {
+    /* ends[i] = 1: a bucket ends with layer i. All are 0 at first. */
+    void (*buckets)(const struct engine_backward *b, uint8_t *ends);
+    /* The answer of which a piece leaves next; -1: none, before more has come. */
+    int32_t (*answer)(const struct engine_answers *a);
+    /* The 2 * batches tasks of a stage, in their order: b is the forward of micro-batch b, -b its backward; from 1 on. */
+    void (*stage)(int32_t stage, int32_t stages, int32_t batches, int32_t *order);
+    /* From 0 to 1: what a gradient counts by whose weights are 'age' updates old. step: the learning rate times the
+     * largest curvature. */
+    double (*weight)(int32_t age, double step);
+};
+
 /* ---- what a file exports ---- */
 
 enum { ENGINE_PARAMETERS = 16 };
@@ -138,6 +172,7 @@ struct engine_plugin {
     const struct engine_compressor *compressor;
     const struct engine_optimizer *optimizer;
     const struct engine_share *share;
+    const struct engine_schedule *schedule;
 };
 extern ENGINE_PLUGIN const struct engine_plugin engine_plugin;
 

@@ -13,7 +13,8 @@
  *   comm.compress     gradients travel in fewer bytes                      share/compressed.c
  *   ddp.sync          processes step alone, and average now and then       share/average.c
  *                     ... with a neighbour only                            share/neighbour.c
- *                     ... as a plug-in says                                share/own.c */
+ *                     ... as a plug-in says                                share/own.c
+ *   ddp.reduce        gradients become something else than their sum       share/mixed.c, adasum.c */
 #include "engine/base/plugin.h"
 #include "engine/settings/resolve.h"
 #include "modes/modes.h"
@@ -35,6 +36,14 @@ static bool meets_by_plugin(const struct run_config *c) {
     return plugin_is_path(c->ddp.sync.with);
 }
 
+static bool reduces_by_adasum(const struct run_config *c) {
+    return !strcmp(c->ddp.reduce.with, "adasum") && !c->optimizer.shard;
+}
+
+static bool reduces_by_plugin(const struct run_config *c) {
+    return plugin_is_path(c->ddp.reduce.with) && !c->optimizer.shard;
+}
+
 static bool shards_optimizer(const struct run_config *c) {
     return c->optimizer.shard;
 }
@@ -43,6 +52,8 @@ static const struct mode_way ddp_ways[] = {
     {.name = "mean of all weights", .asked = averages_with_all, .share = &share_average},
     {.name = "mean with a neighbour", .asked = averages_with_neighbour, .share = &share_neighbour},
     {.name = "meetings of a plug-in", .asked = meets_by_plugin, .share = &share_own},
+    {.name = "Adasum", .asked = reduces_by_adasum, .share = &share_adasum},
+    {.name = "gradients of a plug-in", .asked = reduces_by_plugin, .share = &share_mixed},
     {.name = "slices",
      .words = "optimizer.shard",
      .set = "optimizer.shard=true",
@@ -56,8 +67,9 @@ static const struct mode_way ddp_ways[] = {
 /* ---- the mode ---- */
 
 static enum error ddp_choose(struct resolve *r) {
-    static const char *const whom[] = {"all", "neighbour", NULL};
+    static const char *const whom[] = {"all", "neighbour", NULL}, *const reductions[] = {"sum", "adasum", NULL};
     if (!plugin_is_path(r->c->ddp.sync.with)) resolve_check_name(r, "ddp.sync.with", whom, NULL, NULL);
+    if (!plugin_is_path(r->c->ddp.reduce.with)) resolve_check_name(r, "ddp.reduce.with", reductions, NULL, NULL);
     mode_take(r, &mode_ddp);
     return ERR_NONE;
 }

@@ -331,11 +331,10 @@ enum error group_all_reduce(struct group *g, struct dispatch how, void *buf, int
     return group_start(g, how, &c);
 }
 
-enum error group_mix(struct group *g, struct dispatch how, const struct plugin *p, int64_t meeting, float *buf,
-                     int64_t count) {
+enum error group_mix(struct group *g, struct dispatch how, const struct mixing *m, float *buf, int64_t count) {
     struct collective c = call_whole(KIND_ALL_REDUCE, buf, count, DTYPE_F32, 0);
-    TRY(algo_meets(p, &c.algo));
-    c.tag = meeting;
+    TRY(algo_meets(m->by, &c.algo));
+    c.mixing = *m;
     return group_start(g, how, &c);
 }
 

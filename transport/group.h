@@ -154,11 +154,10 @@ struct group_message {
 MUST_CHECK enum error group_post(struct group *g, const struct group_message *m, struct work **out);
 MUST_CHECK enum error group_take(struct group *g, const struct group_message *m, struct work **out);
 
-/* Each rank's floats become what the plug-in's share makes of them (engine/plugin.h), which is one call: all ranks make it
- * with the same count and number of the meeting. */
-struct plugin;
-MUST_CHECK enum error group_mix(struct group *g, struct dispatch how, const struct plugin *p, int64_t meeting,
-                                float *buf, int64_t count);
+/* Each rank's floats become what a share makes of them (engine/plugin.h), which is one call: all ranks make it with the same
+ * count and the same of all below. What these point to is borrowed until work_wait. */
+MUST_CHECK enum error group_mix(struct group *g, struct dispatch how, const struct mixing *m, float *buf,
+                                int64_t count);
 MUST_CHECK enum error group_barrier_on(struct group *g, struct dispatch how);
 MUST_CHECK static inline enum error group_barrier(struct group *g) {
     return group_barrier_on(g, GROUP_INLINE);

@@ -29,11 +29,11 @@ static enum error measure_config_add(struct advising *g, const char *text) {
     return text ? cli_set(&g->config, text) : ERR_MEMORY;
 }
 
-/* The first key that the advice leaves out: one that is not simulated, or one by which each device
- * learns from its own samples. */
+/* The first key that the advice leaves out: one that is not simulated, or one by which a run
+ * learns otherwise than by the gradient of the whole batch. */
 static struct unsimulated measure_left_out(const struct run_config *c) {
     struct unsimulated u = measured_unknown(c);
-    if (u.key || !c->sharing.plan.alone) return u;
+    if (u.key || !c->sharing.key) return u;
     return (struct unsimulated){c->sharing.key, c->sharing.share->without};
 }
 

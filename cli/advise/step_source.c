@@ -39,6 +39,7 @@ static enum error source_set_alone(const struct run_config *c, struct pool *pool
         "comm={}",
         "dp={}",
         "ddp.sync={}",
+        "ddp.reduce={}",
         "sync_batchnorm=false"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (!texts[i]) return ERR_MEMORY;

@@ -67,9 +67,23 @@ static const struct config_field sync_fields[] = {
 };
 static SECTION(sync, "every", "How often devices exchange gradients or weights; used in mode ddp");
 
+static const struct config_field reduce_fields[] = {
+    {"with", CONFIG_STRING, offsetof(struct reduce_config, with), "sum",
+     "What the devices' gradients become. sum: the mean over all samples; adasum: what orthogonal gradients add up to "
+     "and "
+     "equal ones have once (arXiv:2006.02924), in pairs, so that the result depends on the number of devices; or the "
+     "file "
+     "of a plug-in (engine new share)"},
+    {"sha256", CONFIG_STRING, offsetof(struct reduce_config, sha256),
+     .help = "Digest that the plug-in must have; default: the one that it has when the run begins"},
+    {.key = NULL},
+};
+static SECTION(reduce, "with", "How gradients of a step become one; used in mode ddp");
+
 static const struct config_field ddp_fields[] = {
     {"bucket", CONFIG_SECTION, offsetof(struct ddp_config, bucket), .extra = &bucket_section},
     {"sync", CONFIG_SECTION, offsetof(struct ddp_config, sync), .extra = &sync_section},
+    {"reduce", CONFIG_SECTION, offsetof(struct ddp_config, reduce), .extra = &reduce_section},
     {"overlap", CONFIG_BOOL, offsetof(struct ddp_config, overlap), "true",
      .help = "Share gradients while backward still computes others"},
     {.key = NULL},

@@ -30,6 +30,10 @@ struct ddp_config {
             double lr, momentum; /* lr 0: there is no outer step */
         } outer;
     } sync;
+    struct reduce_config {
+        const char *with; /* sum | adasum | a plug-in's file, whose digest sha256 is */
+        const char *sha256;
+    } reduce;
     bool overlap;
 };
 struct ps_config {

@@ -66,15 +66,17 @@ static enum error resolve_own_algorithm(struct resolve *r) {
     return p ? resolve_own_order(r, p) : ERR_NONE;
 }
 
-static enum error resolve_own_share(struct resolve *r) {
-    struct sync_config *c = &r->c->ddp.sync;
+/* A share under the keys SECTION.with and SECTION.sha256. */
+static enum error resolve_own_share(struct resolve *r, const char *section, const char **with, const char **sha256) {
+    const char *key = pool_printf(r->pool, "%s.with", section), *digest = pool_printf(r->pool, "%s.sha256", section);
     const struct plugin *p;
     bool own;
-    TRY(resolve_own_path(r, "ddp.sync.with", "ddp.sync.sha256", &c->with, &own));
-    if (!own || c->sha256) return ERR_NONE;
-    struct plugged_config plugged = {.file = c->with};
-    TRY(plugin_settle(r, &plugged, PLUGIN_SHARE, "ddp.sync", &p));
-    c->sha256 = plugged.sha256;
+    if (!key || !digest) return ERR_MEMORY;
+    TRY(resolve_own_path(r, key, digest, with, &own));
+    if (!own || *sha256) return ERR_NONE;
+    struct plugged_config plugged = {.file = *with};
+    TRY(plugin_settle(r, &plugged, PLUGIN_SHARE, section, &p));
+    *sha256 = plugged.sha256;
     return ERR_NONE;
 }
 
@@ -84,7 +86,8 @@ enum error resolve_plugins(struct resolve *r) {
     struct plugged_config *optimizer = optim_plugged(&c->optimizer.kind);
     struct compress_config *compress = c->comm.compress.config;
     TRY(resolve_own_algorithm(r));
-    TRY(resolve_own_share(r));
+    TRY(resolve_own_share(r, "ddp.sync", &c->ddp.sync.with, &c->ddp.sync.sha256));
+    TRY(resolve_own_share(r, "ddp.reduce", &c->ddp.reduce.with, &c->ddp.reduce.sha256));
     if (compress && c->comm.compress.index == COMPRESS_plugin && compress->plugged.file && !compress->plugged.sha256)
         TRY(plugin_settle(r, &compress->plugged, PLUGIN_COMPRESSOR, "comm.compress", &p));
     if (optimizer && optimizer->file && !optimizer->sha256)

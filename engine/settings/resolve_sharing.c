@@ -57,6 +57,10 @@ static void tuning_check_key(struct resolve *r, enum tunable what) {
     resolve_clash(r, owned, at,
                   "'tune' is for devices that all make the same update, but here each updates a slice\n"
                   "use mode ddp without optimizer.shard, or give a value in place of 'tune'");
+    resolve_clash(
+        r, p->nbefore && p->before[0].by >= MOVE_PAIRS, at,
+        "'tune' is for gradients that are added, but ddp.reduce is '{ddp.reduce.with}' ({at ddp.reduce.with})\n"
+        "use ddp.reduce: sum, or give a value in place of 'tune'");
     resolve_clash(r, s->compressed, at,
                   "compressed gradients depend on their buckets, which 'tune' would choose by time\n"
                   "use comm.compress: none, or give a value in place of 'tune'");

@@ -19,6 +19,7 @@ enum move_by {
     MOVE_REDUCE_SCATTER, /* each receives the sum of its part */
     MOVE_ALL_GATHER,     /* all receive the part that each has */
     MOVE_NEIGHBOUR,      /* two ranks receive the mean of both */
+    MOVE_PAIRS,          /* ranks 1, 2, 4, ... apart swap all that they have (modes/share/adasum.c) */
     MOVE_OWN,            /* as a plug-in says */
 };
 enum move_end { /* when a move of weights has to end */

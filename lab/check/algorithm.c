@@ -175,9 +175,13 @@ static enum error world_begin(const struct world *w, struct group *g, const stru
                               int64_t meeting) {
     struct work *work = NULL;
     struct dispatch how = GROUP_ON(t->lane, t->lane == LANE_COMM ? &work : NULL);
-    enum error err =
-        w->meets ? group_mix(g, how, w->meets, meeting, buf, n) : group_all_reduce(g, how, buf, n, t->type, t->op);
-    return err == ERR_NONE && work ? work_wait(work) : err;
+    struct mixing mixing = {.by = w->meets, .meeting = meeting};
+    if (w->meets) mixing.room = guarded_alloc((size_t)n * sizeof *mixing.room, "the room");
+    enum error err = w->meets ? group_mix(g, how, &mixing, buf, n) : group_all_reduce(g, how, buf, n, t->type, t->op);
+    if (err == ERR_NONE && work) err = work_wait(work);
+    if (w->meets) guarded_check(mixing.room, "the room");
+    guarded_free(mixing.room);
+    return err;
 }
 
 static void world_call(const struct world *w, struct group *g, const struct trial *t, void *buf, int64_t n) {

@@ -157,6 +157,8 @@ static double move_cost(enum move_by by, enum scheme s, const struct ground *g, 
         return cost_share(SCHEME_SHARDED, g, bytes) - gather;
     case MOVE_ALL_GATHER:
         return gather;
+    case MOVE_PAIRS:
+        return cost_swaps(g->devices, NULL) * (t.alpha + bytes * (t.beta > t.gamma ? t.beta : t.gamma));
     case MOVE_NEIGHBOUR:
         return t.alpha + bytes * t.beta;
     default:
@@ -240,8 +242,16 @@ double cost_step(const struct step_cost *c, enum scheme s, const struct ground *
     return fmax(lane, backward) + update + after / (double)c->every;
 }
 
+int cost_swaps(int ranks, int *messages) {
+    int pairs = 1, rounds = 0;
+    for (; 2 * pairs <= ranks; pairs *= 2) rounds++;
+    if (messages) *messages = pairs * rounds + 2 * (ranks - pairs);
+    return rounds + (ranks > pairs ? 2 : 0);
+}
+
 static double cost_move_bytes(enum move_by by, int ranks, int servers) {
-    int others = ranks - (servers ? servers : 1);
+    int others = ranks - (servers ? servers : 1), messages;
+    if (by == MOVE_PAIRS) return cost_swaps(ranks, &messages), messages;
     return by == MOVE_ALL_REDUCE ? 2 * others : by == MOVE_NEIGHBOUR ? ranks / 2 * 2 : others;
 }
 

@@ -69,6 +69,8 @@ struct step_cost {
 };
 /* Seconds of a step. s: the scheme of the all-reduces; SCHEMES takes for each bucket the cheapest. */
 double cost_step(const struct step_cost *c, enum scheme s, const struct ground *g);
+/* Of ranks that swap all they have (MOVE_PAIRS): rounds one after another; *messages, unless NULL: of all ranks. */
+int cost_swaps(int ranks, int *messages);
 /* Bytes that all ranks together send in a step, for each byte of the gradients; passes: that a step
  * is computed in; servers: those that only serve; again: the share of the weights that backward gathers (cost_again). */
 double cost_bytes(const struct exchange_plan *plan, int64_t every, int passes, int ranks, int servers, double again);

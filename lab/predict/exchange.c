@@ -282,6 +282,23 @@ void exchange_neighbours(struct exchange *e, int64_t meeting, double bytes) {
     exchange_round(e, n, false);
 }
 
+void exchange_swaps(struct exchange *e, double bytes) {
+    int pairs = 1, size = e->size;
+    while (2 * pairs <= size) pairs *= 2;
+    int more = size - pairs; /* ranks that are joined with the one before them at first */
+    for (int i = 0; i < more; i++) e->round[i] = (struct message){2 * i + 1, 2 * i, bytes, 0};
+    if (more) exchange_round(e, more, true);
+    for (int d = 1; d < pairs; d *= 2) {
+        for (int i = 0; i < pairs; i++) {
+            int peer = i ^ d, from = i < more ? 2 * i : i + more, to = peer < more ? 2 * peer : peer + more;
+            e->round[i] = (struct message){from, to, bytes, 0};
+        }
+        exchange_round(e, pairs, true);
+    }
+    for (int i = 0; i < more; i++) e->round[i] = (struct message){2 * i, 2 * i + 1, bytes, 0};
+    if (more) exchange_round(e, more, false);
+}
+
 static enum error exchange_ring(struct exchange *e, double bytes) {
     TRY(exchange_ring_rounds(e, bytes / e->size, true));
     return exchange_ring_rounds(e, bytes / e->size, false);

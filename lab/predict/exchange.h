@@ -28,5 +28,7 @@ void exchange_reduce(struct exchange *e, int root, double bytes);
 void exchange_broadcast(struct exchange *e, int root, double bytes);
 MUST_CHECK enum error exchange_reduce_scatter(struct exchange *e, double bytes);
 MUST_CHECK enum error exchange_all_gather(struct exchange *e, double bytes);
+/* Ranks 1, 2, 4, ... apart swap all that they have, and add (modes/share/adasum.c). */
+void exchange_swaps(struct exchange *e, double bytes);
 /* Each rank and one beside it, another one in every other meeting (modes/share/neighbour.c). */
 void exchange_neighbours(struct exchange *e, int64_t meeting, double bytes);

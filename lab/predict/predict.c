@@ -23,6 +23,7 @@ struct unsimulated measured_unknown(const struct run_config *c) {
         {c->sharing.brought, "dp.scatter", "direct"},
         {c->sharing.plan.by_turns, c->sharing.key, c->sharing.share->without},
         {c->sharing.plan.after[0].by == MOVE_OWN, "ddp.sync.with", "all"},
+        {c->sharing.plan.before[0].by == MOVE_OWN, "ddp.reduce.with", "sum"},
         {c->sharing.tunes[TUNABLE_BUCKET], tunable_keys[TUNABLE_BUCKET], BUCKET_STANDARD},
         {c->sharing.tunes[TUNABLE_ALGORITHM], tunable_keys[TUNABLE_ALGORITHM], "auto"},
         {strcmp(c->comm.algorithm, "auto") && !scheme_is_known(scheme_find(c->comm.algorithm)), "comm.algorithm",

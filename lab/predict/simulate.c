@@ -149,6 +149,9 @@ static enum error replay_move(struct replay *r, const struct move *v, double byt
         return exchange_reduce_scatter(&r->e, bytes);
     case MOVE_ALL_GATHER:
         return exchange_all_gather(&r->e, bytes);
+    case MOVE_PAIRS:
+        exchange_swaps(&r->e, bytes);
+        return ERR_NONE;
     case MOVE_NEIGHBOUR:
         exchange_neighbours(&r->e, meeting, bytes);
         return ERR_NONE;

@@ -80,6 +80,7 @@ enum error average_open(struct mode *m) {
         l->theta = memory;
     }
     warn_of_resume(l);
+    if (m->how->plan.after[0].by != MOVE_ALL_REDUCE) TRY(share_open_spare(m));
     return ERR_NONE;
 }
 
@@ -97,6 +98,7 @@ enum error average_start(struct mode *m) {
 void average_close(struct mode *m) {
     struct share *l = m->share;
     if (!l) return;
+    memory_free(m->spare);
     memory_free(l->sums);
     memory_free(l->known);
     memory_free(l->theta);

@@ -30,31 +30,14 @@ enum error neighbour_mean(struct mode *m, const struct span *span) {
     return ERR_NONE;
 }
 
-static enum error neighbour_open(struct mode *m) {
-    void *memory;
-    int64_t most = 0;
-    for (int b = 0; b < m->cut->count; b++) {
-        int64_t n = m->cut->edge[b + 1] - m->cut->edge[b];
-        if (n > most) most = n;
-    }
-    TRY(memory_alloc((size_t)most * sizeof *m->spare, &memory));
-    m->spare = memory;
-    return average_open(m);
-}
-
-static void neighbour_close(struct mode *m) {
-    memory_free(m->spare);
-    average_close(m);
-}
-
 const struct share_row share_neighbour = {.plan = {.update = UPDATE_BY_ALL,
                                                    .nafter = 1,
                                                    .after = {{MOVE_NEIGHBOUR, .doing = "mean with a neighbour"}},
                                                    .alone = true},
                                           .keys = {"ddp.sync"},
                                           .without = "1",
-                                          .ops = {.open = neighbour_open,
-                                                  .close = neighbour_close,
+                                          .ops = {.open = average_open,
+                                                  .close = average_close,
                                                   .start = average_start,
                                                   .update = average_update,
                                                   .describe = average_describe}};

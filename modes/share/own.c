@@ -8,10 +8,9 @@
 
 enum error own_meet(struct mode *m, const struct span *span, struct dispatch how) {
     const struct sync_config *c = &m->t->config->ddp.sync;
-    int64_t meeting = m->t->at.step / m->how->every, n = span->end - span->begin;
-    const struct plugin *p;
-    TRY(plugin_open(c->with, PLUGIN_SHARE, c->sha256, &p));
-    return group_mix(m->team.group, how, p, meeting, span->arena + span->begin, n);
+    struct mixing mixing = {.meeting = m->t->at.step / m->how->every, .room = m->spare};
+    TRY(plugin_open(c->with, PLUGIN_SHARE, c->sha256, &mixing.by));
+    return group_mix(m->team.group, how, &mixing, span->arena + span->begin, span->end - span->begin);
 }
 
 const struct share_row share_own = {

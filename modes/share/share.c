@@ -33,6 +33,18 @@ struct span share_bucket(const struct mode *m, float *arena, int b) {
     return (struct span){arena, m->cut->edge[b], m->cut->edge[b + 1], part};
 }
 
+enum error share_open_spare(struct mode *m) {
+    void *memory;
+    int64_t most = 0;
+    for (int b = 0; b < m->cut->count; b++) {
+        int64_t n = m->cut->edge[b + 1] - m->cut->edge[b];
+        if (n > most) most = n;
+    }
+    TRY(memory_alloc((size_t)most * sizeof *m->spare, &memory));
+    m->spare = memory;
+    return ERR_NONE;
+}
+
 void share_release(float *arena, int64_t begin, int64_t end) {
     if (end > begin) memory_release(arena + begin, (size_t)(end - begin) * sizeof *arena);
 }

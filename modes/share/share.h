@@ -48,6 +48,8 @@ struct span {
     const int64_t *part; /* of MOVE_REDUCE_SCATTER and MOVE_ALL_GATHER: rank r has [part[r], part[r + 1]) */
 };
 MUST_CHECK enum error share_move(struct mode *m, enum move_by by, const struct span *span, struct dispatch how);
+/* Room for the largest bucket: m->spare, which whoever asked for it frees. */
+MUST_CHECK enum error share_open_spare(struct mode *m);
 /* Gives the pages of [begin, end) of an arena of the host's back. */
 void share_release(float *arena, int64_t begin, int64_t end);
 /* Bucket b of an arena. */
@@ -71,6 +73,18 @@ enum error average_update(struct mode *m);
 void average_describe(const struct mode *m, char *line, size_t size);
 /* What a plug-in makes of the weights of a span (own.c). */
 MUST_CHECK enum error own_meet(struct mode *m, const struct span *span, struct dispatch how);
+/* Gradients that do not become their mean (mixed.c): what a share of that kind runs, and the engine's own. */
+enum error mixed_open(struct mode *m);
+void mixed_close(struct mode *m);
+MUST_CHECK enum error mixed_leave(struct mode *m, int b);
+MUST_CHECK enum error mixed_update(struct mode *m);
+void mixed_describe(const struct mode *m, char *line, size_t size);
+#define MIXED_OPS                                                                                                      \
+    {                                                                                                                  \
+        .open = mixed_open, .close = mixed_close, .leave = mixed_leave, .update = mixed_update,                        \
+        .describe = mixed_describe                                                                                     \
+    }
+extern const struct plugin mixer_adasum;
 /* Under comm.compress: the arena of gradients becomes the sum of all ranks' (compressed.c). */
 MUST_CHECK enum error compressed_sum(struct mode *m);
 /* The mean of two neighbours (neighbour.c), which m->spare has room for. */

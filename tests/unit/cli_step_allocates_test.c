@@ -108,6 +108,7 @@ static void no_mode_allocates_in_a_step(void **state) {
     assert_int_equal(run("mode=ddp", "devices=cpu:2", "ddp.bucket=0", 2), 0);
     assert_int_equal(run("mode=ddp", "devices=cpu:2", "ddp.sync={every: 3, state: average}", 2), 0);
     assert_int_equal(run("mode=ddp", "devices=cpu:2", "ddp.sync={every: 3, with: neighbour}", 2), 0);
+    assert_int_equal(run("mode=ddp", "devices=cpu:2", "ddp.reduce=adasum", 2), 0);
 }
 
 int main(void) {

@@ -91,6 +91,10 @@ static void modes_take_what_they_send(void **state) {
     assert_near(predicted(&c, 0), 3e-3 + 2e-3 + 2 * 7.0 / 8 * 64e-3 / 4, 0.02);
     c.sharing.plan = share_neighbour.plan; /* K out and K in, at once */
     assert_near(predicted(&c, 0), 3e-3 + 2e-3 + 64e-3 / 4, 0.02);
+    c = config_of(&share_adasum, 8); /* three swaps of all */
+    assert_near(predicted(&c, 0), 3e-3 + 2e-3 + 3 * 64e-3, 0.02);
+    c = config_of(&share_adasum, 6); /* two of four ranks, and once there and back of the others */
+    assert_near(predicted(&c, 0), 3e-3 + 2e-3 + 4 * 64e-3, 0.02);
     c = config_of(&share_all_reduce, 8);
     c.comm.algorithm = "tree";
     assert_near(predicted(&c, 0), 5e-3 + 2 * 3 * 64e-3, 0.02);

@@ -86,6 +86,8 @@ static const struct row {
     {"ddp.sync.state=average", PLACE, {"ddp.sync.every=2"}},
     {"ddp.sync.outer.lr=0.7", PLACE, {"ddp.sync.every=2"}},
     {"ddp.sync.outer.momentum=0.5", PLACE, {"ddp.sync.every=2", "ddp.sync.outer.lr=0.7"}},
+    {"ddp.reduce.with=adasum", PLACE},
+    {"ddp.reduce.sha256=00", PLACE, {"ddp.reduce.with=" ENGINE_BINARY_DIR "/plugins/share_0.so"}},
     {"ddp.overlap=false", PLACE},
     {"comm.backend=host", PLACE},
     {"comm.link=tcp", PLACE},

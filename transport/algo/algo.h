@@ -78,7 +78,8 @@ struct collective {
     const struct band *band; /* the sum's terms */
     int64_t apart;           /* elements between a rank's terms */
     int root;                /* or the peer of send and recv */
-    int64_t tag;             /* of a message (mail.c); the number of a meeting (plugged.c) */
+    int64_t tag;             /* of a message (mail.c) */
+    struct mixing mixing;    /* of a share's call (plugged.c) */
     char *buf;
     const int64_t *part; /* of kinds with parts */
     const char *send;    /* of all_to_all, and its parts, and of a swap; buf and part are what it receives */

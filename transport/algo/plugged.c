@@ -1,5 +1,5 @@
 /* An algorithm of a user's own (engine/plugin.h) as a row: its all-reduce runs over any link's messages, all else is done
- * in the plain way. A share of a user's own is one, too: what it makes of weights at a meeting is its all-reduce. It sees places in the order of addition as ranks. What it asks for is checked before it is done, a
+ * in the plain way. A share of a user's own is one, too: what it makes of weights or gradients is its all-reduce. It sees places in the order of addition as ranks. What it asks for is checked before it is done, a
  * failure that it overlooks is not forgotten, and what it has moved must be what it declares. */
 #include "transport/algo/algo.h"
 
@@ -24,6 +24,7 @@ struct visit { /* of a plug-in's function: one call */
     const char *doing; /* "all_reduce", or a share's "meet" */
     enum error failed; /* the first failure */
     struct engine_plan moved;
+    int64_t whole[2]; /* as one tensor */
 };
 
 static const struct plugged *plugged_of(const struct collective *c) {
@@ -98,7 +99,7 @@ static enum error visit_check_plan(struct visit *v) {
     bool meets = plugged_of(v->c)->meets;
     if (meets ? !s->plan : !a->plan) return ERR_NONE;
     if (meets)
-        s->plan(c->rank, c->size, v->c->tag, c->count, &p);
+        s->plan(c->rank, c->size, v->c->mixing.meeting, c->count, &p);
     else
         a->plan(c->rank, c->size, c->count, &p);
     if (p.sent == v->moved.sent && p.received == v->moved.received) return ERR_NONE;
@@ -113,7 +114,8 @@ static enum error visit_check_plan(struct visit *v) {
 static enum error visit_run(struct visit *v) {
     const struct engine_plugin *of = v->plugin->of;
     plugin_enter(v->plugin, v->doing);
-    int result = plugged_of(v->c)->meets ? of->share->meet(&v->call, v->c->tag) : of->algorithm->all_reduce(&v->call);
+    int result =
+        plugged_of(v->c)->meets ? of->share->meet(&v->call, v->c->mixing.meeting) : of->algorithm->all_reduce(&v->call);
     plugin_leave();
     TRY(v->failed);
     if (result) return FAIL(ERR_BUG, "%s of rank %d returned %d", v->doing, (int)v->call.rank, result);
@@ -124,10 +126,18 @@ static enum error visit_run(struct visit *v) {
 static enum error visit_fail(const struct visit *v, enum error err) {
     char words[ERROR_WORDS];
     struct link *link = v->c->link;
-    if (!strstr(error_message(), v->plugin->path)) error_prefix(err, "in plug-in '%s': ", v->plugin->path);
+    bool guest = plugged_of(v->c)->ops.mark != 0;
+    if (guest && !strstr(error_message(), v->plugin->path)) error_prefix(err, "in plug-in '%s': ", v->plugin->path);
     error_words(words, sizeof words);
     if (link->ops->failure(link) == ERR_NONE) return link->ops->fail(link, err, words);
     return FAIL(err, "%s", words);
+}
+
+static void visit_take_mixing(struct visit *v, const struct mixing *m) {
+    v->whole[1] = v->call.count;
+    v->call.room = m->room;
+    v->call.tensor = m->tensors ? m->tensor : v->whole;
+    v->call.tensors = m->tensors ? m->tensors : 1;
 }
 
 static enum error plugged_all_reduce(struct collective *c) {
@@ -141,6 +151,7 @@ static enum error plugged_all_reduce(struct collective *c) {
                                   .buf = c->buf,
                                   .exchange = exchange,
                                   .engine = &v};
+    if (own->meets) visit_take_mixing(&v, &c->mixing);
     enum error err = visit_run(&v);
     if (err != ERR_NONE) return visit_fail(&v, err);
     if (!own->meets) sum_complete(&c->sum, c->sum.count, c->buf);
@@ -153,13 +164,14 @@ static struct plugged *plugged_make(const struct plugin *p, bool meets) {
     static const bool orders[][2] = {
         [ENGINE_TREE] = {true, false}, [ENGINE_RING] = {false, true}, [ENGINE_OWN] = {true, true}};
     struct plugged *row = calloc(1, sizeof *row);
-    unsigned long long mark;
-    if (!row || sscanf(p->digest, "%7llx", &mark) != 1) return row;
+    unsigned long long mark = 0; /* the engine's own has no digest */
+    if (!row) return NULL;
+    if (sscanf(p->digest, "%7llx", &mark) == 1) mark++;
     row->plugin = p;
     row->meets = meets;
     row->ops = (struct algo_ops){.name = p->path,
                                  .why = p->of->about ? p->of->about : "a plug-in",
-                                 .mark = mark + 1,
+                                 .mark = mark,
                                  .run = {[KIND_ALL_REDUCE] = plugged_all_reduce}};
     memcpy(row->ops.orders, orders[meets ? ENGINE_OWN : p->of->algorithm->order], sizeof row->ops.orders);
     return row;

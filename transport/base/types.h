@@ -46,6 +46,16 @@ enum kind {
     COLLECTIVES = KIND_SEND /* the kinds before it move data among all ranks */
 };
 const char *kind_name(enum kind k); /* "all_reduce" */
+
+/* A call in which a share mixes floats (engine/plugin.h, group_mix). */
+struct plugin;
+struct mixing {
+    const struct plugin *by;
+    int64_t meeting;
+    float *room;           /* as many as the call's floats; calls of one lane may have one */
+    const int64_t *tensor; /* engine_call.tensor; 0 tensors: all is one */
+    int tensors;
+};
 static inline bool kind_adds(enum kind k) {
     return k == KIND_ALL_REDUCE || k == KIND_REDUCE || k == KIND_REDUCE_SCATTER;
 }

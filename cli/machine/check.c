@@ -10,7 +10,7 @@
 struct check_options {
     const char *file;
     double timeout;
-    int64_t sizes;
+    int64_t sizes, seed;
     bool json;
 };
 #define OPTIONS_STRUCT struct check_options
@@ -30,6 +30,8 @@ static enum error check_put_json(const struct plugin *p, const struct check *c) 
     json_put(&j, JSON_TEXT("file", p->path), JSON_TEXT("sha256", p->digest), JSON_INT("passed", c->passed),
              JSON_INT("wrong", c->wrong), JSON_TEXT("first", c->wrong ? c->first : NULL));
     if (p->of->share) json_put(&j, JSON_REAL("left", c->wrong ? (double)NAN : c->left));
+    if (p->of->schedule) json_put(&j, JSON_REAL("cost", c->wrong ? (double)NAN : c->cost));
+    if (p->of->schedule && p->of->schedule->stage) json_put(&j, JSON_REAL("held", c->wrong ? (double)NAN : c->held));
     json_close(&j, '}');
     return cli_json(ERR_NONE, &j, stdout);
 }
@@ -41,12 +43,15 @@ static int check_run(const struct cli *cli) {
     enum error err = compile_is_source(file) ? compile_plugin(file, cli->pool, &file) : ERR_NONE;
     if (err == ERR_NONE) err = plugin_open(file, PLUGIN_ANY, NULL, &p);
     if (err != ERR_NONE) return cli_end(err);
-    struct check c = {p->path, .out = o->json ? NULL : stdout, .timeout = o->timeout, .sizes = (int)o->sizes};
+    struct check c = {p->path, .out = o->json ? NULL : stdout, .timeout = o->timeout, .sizes = (int)o->sizes,
+                      .seed = o->seed};
     if (!o->json) check_describe(p);
     err = check_plugin(&c);
     if (!o->json && !err && p->of->share)
         printf("of the differences between %d ranks %d meetings leave %.3g %%\n", SHARE_RANKS, SHARE_MEETINGS,
                100 * c.left);
+    if (!o->json && !err && p->of->schedule) printf("its cost is up to %.4g times the least possible\n", c.cost);
+    if (!o->json && !err && c.held > 0) printf("it holds up to %.4g times the fewest activations\n", c.held);
     if (o->json && (err == ERR_NONE || c.wrong)) {
         enum error put = check_put_json(p, &c);
         if (put != ERR_NONE) err = put;
@@ -62,6 +67,7 @@ static const struct option options[] = {
     {"--timeout", "SECONDS", "how long a rank may wait, or stay in the plug-in; 2 by default", CONFIG_SECONDS,
      AT(timeout), 0.1, 3600},
     {"--sizes", "N", "groups of 1 to N ranks are tried; 17 by default", CONFIG_INT, AT(sizes), 1, CHECK_SIZES},
+    {"--seed", "N", "draws what a schedule is tried on; 1 by default", CONFIG_INT, AT(seed), 0, -1},
     OPTION_JSON("how many cases passed and are wrong, and the first finding, on standard output"),
     {0}};
 
@@ -69,7 +75,7 @@ const struct command command_check = {
     .name = "check",
     .summary = "tries a plug-in of your own: values, bits, bytes, failures, memory",
     OPTIONS(options),
-    .standard = &(const struct check_options){.timeout = 2, .sizes = CHECK_SIZES},
+    .standard = &(const struct check_options){.timeout = 2, .sizes = CHECK_SIZES, .seed = 1},
     .notes =
         "It runs the plug-in's code, each case in a process of its own, whose ranks are threads. A source is built "
         "by\n" COMPILE_LINE " -Wall -o FILE.so FILE.c -lm\nwith engine_plugin.h on the include path.\n"

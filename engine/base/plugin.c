@@ -64,15 +64,17 @@ static enum error plugin_read(struct plugin *p) {
 static enum error plugin_check_parts(const struct plugin *p) {
     const struct engine_plugin *of = p->of;
     const struct engine_compressor *c = of->compressor;
-    bool none = !of->algorithm && !c && !of->optimizer && !of->share;
-    const char *lacks = none ? "any part: algorithm, compressor, optimizer or share"
-                        : of->algorithm && !of->algorithm->all_reduce ? "algorithm.all_reduce"
-                        : c && !c->bytes                              ? "compressor.bytes"
-                        : c && !c->encode                             ? "compressor.encode"
-                        : c && !c->add                                ? "compressor.add"
-                        : of->optimizer && !of->optimizer->step       ? "optimizer.step"
-                        : of->share && !of->share->meet               ? "share.meet"
-                                                                      : NULL;
+    const struct engine_schedule *s = of->schedule;
+    bool none = !of->algorithm && !c && !of->optimizer && !of->share && !s;
+    const char *lacks = none ? "any part: algorithm, compressor, optimizer, share or schedule"
+                        : of->algorithm && !of->algorithm->all_reduce               ? "algorithm.all_reduce"
+                        : c && !c->bytes                                            ? "compressor.bytes"
+                        : c && !c->encode                                           ? "compressor.encode"
+                        : c && !c->add                                              ? "compressor.add"
+                        : of->optimizer && !of->optimizer->step                     ? "optimizer.step"
+                        : of->share && !of->share->meet                             ? "share.meet"
+                        : s && !s->buckets && !s->answer && !s->stage && !s->weight ? "any function of a schedule"
+                                                                                    : NULL;
     if (lacks) return FAIL(ERR_CONFIG, "plug-in '%s' lacks %s", p->path, lacks);
     if (plugin_parameters(of) > ENGINE_PARAMETERS)
         return FAIL(ERR_CONFIG, "plug-in '%s' declares more than %d parameters", p->path, (int)ENGINE_PARAMETERS);

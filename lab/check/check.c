@@ -227,6 +227,7 @@ enum error check_plugin(struct check *c) {
     if (of->compressor) check_compressor(c, of->compressor, p);
     if (of->optimizer) check_optimizer(c, of->optimizer, p);
     if (of->share) check_share(c, p);
+    if (of->schedule) check_schedule(c, p);
     return c->wrong ? FAIL(ERR_RESULT, "'%s': %d of %d cases are wrong\n%s", c->name, c->wrong, c->wrong + c->passed,
                            c->first)
                     : ERR_NONE;

@@ -1,4 +1,4 @@
-/* Conformance of an algorithm, a compressor, an optimizer or a share: of a plug-in (engine check), and of the engine's own rows.
+/* Conformance of an algorithm, a compressor, an optimizer, a share or a schedule: of a plug-in (engine check), and of the engine's own rows.
  * Each case runs in a process of its own, whose ranks are threads, so that a crash, a deadlock or an endless loop is a
  * finding like any other, and names what was tried when it happened. */
 #pragma once
@@ -14,6 +14,8 @@ struct check {
     int sizes;        /* of groups, from 1 to so many */
     int passed, wrong;
     double measured;             /* by the last case that passed: check_measured */
+    int64_t seed;                /* of what a schedule is tried on */
+    double cost, held;           /* of a schedule, by the least possible: the largest */
     double left;                 /* of a share: the part of the ranks' differences that SHARE_MEETINGS of them leave */
     char first[3 * CHECK_WORDS]; /* what was wrong first */
 };
@@ -23,6 +25,7 @@ MUST_CHECK enum error check_plugin(struct check *c);
 void check_algorithm(struct check *c);
 void check_compressor(struct check *c, const struct engine_compressor *coder, const struct plugin *plugin);
 void check_share(struct check *c, const struct plugin *p);
+void check_schedule(struct check *c, const struct plugin *p);
 void check_optimizer(struct check *c, const struct engine_optimizer *optimizer, const struct plugin *plugin);
 
 /* ---- for the cases (check.c) ---- */

@@ -64,6 +64,10 @@ static const struct {
     {"26-top-k", {"topk.c"}, "what waits grows"},
     {"27-optimizer", {"nesterov.c"}, "2000 steps at a rate of 0.01 towards 1, from 3: weight 0 is at 3"},
     {"28-gossip", {"graph.c"}, "sent 0 and received 0 elements of a buffer of 1, and its plan declares 1 and 1"},
+    {"29-bucket-schedule", {"buckets.c"}, "no bucket ends with the last one, which stays"},
+    {"30-server-answers", {"answers.c"}, "it waits, and nothing more will come"},
+    {"31-one-forward-one-backward", {"stages.c"}, "stage 0 has 0 as its task 0"},
+    {"32-late-gradients", {"weight.c"}, "a gradient that is not late has a weight of 0"},
 };
 enum { LESSONS = sizeof lessons / sizeof *lessons };
 
@@ -125,6 +129,17 @@ static const struct {
     {"nesterov.c", 3, "2000 steps at a rate of 0.01 towards 1, from 3"},
     {"nesterov.c", 4, "the same steps again: the weight"},
     {"graph.c", 2, "all ranks have -1700 as weight 0, and a rank goes on with -3400"},
+    {"buckets.c", 1, "no bucket ends with the last one, which stays"},
+    {"buckets.c", 2, "past the end of the ends of buckets"},
+    {"answers.c", 1, "of which nothing has come yet"},
+    {"answers.c", 2, "it waits, and nothing more will come"},
+    {"answers.c", 5, "it sends worker"},
+    {"stages.c", 3, "stage 0 has the backward of micro-batch 1 before its forward"},
+    {"stages.c", 4, "has the backward of micro-batch 1 twice"},
+    {"stages.c", 6, "waits for ever to compute the backward of micro-batch"},
+    {"weight.c", 1, "nothing is learned, it diverges"},
+    {"weight.c", 4, "has a larger weight than one of age"},
+    {"weight.c", 5, "and not from 0 to 1"},
 };
 
 static void engine_check_names_mistakes(void **state) {
@@ -158,6 +173,15 @@ static const struct {
     {3, {2}, {"race.mine.weights == race.nesterov.weights"}},
     {4, {1}, {"check.left < 0.05"}},
     {4, {3}, {"check.left < 0.05"}},
+    {5, {3}, {"check.cost < 1.05", "other.cost < 1.05"}},
+    {5, {4}, {"check.cost < 1.05"}},
+    {5, {5}, {"check.cost < 1.05"}},
+    {6, {3}, {"check.cost < 1.333", "other.cost < 1.0001"}},
+    {6, {4}, {"check.cost < 1.0001"}},
+    {7, {1}, {"check.held < 1.0001", "other.held < 1.0001"}},
+    {7, {5}, {"check.cost < 1.0001", "check.held < 1.0001"}},
+    {7, {2}, {"check.cost < 1.0001", "other.cost < 1.0001"}},
+    {8, {2}, {"check.cost < 2"}},
 };
 
 static void assert_broken(const char *folder, const char *check) {

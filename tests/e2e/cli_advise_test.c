@@ -37,10 +37,6 @@ static double number(const struct json_value *in, const char *key) {
     return v->number;
 }
 
-static void assert_says(const char *text, const char *part) {
-    if (!strstr(text, part)) fail_msg("expected '%s' in: %s", part, text);
-}
-
 /* Folders of measurements that are still there. */
 static int left_behind(void) {
     DIR *d = opendir(scratch_path("."));
@@ -91,13 +87,13 @@ static void advises_by_what_it_measures(void **state) {
     for (int i = 0; i < checks->count; i++) assert_true(number(&checks->children[i], "measured_s") > 0);
     const struct json_value *staged = member(&by->children[1], "pipeline");
     assert_true(number(staged, "stages") == 2 && number(staged, "memory_bytes") > 0);
-    assert_says(member(staged, "options")->text, "--set mode=pipeline --devices cpu:2");
-    assert_says(p.out, "The advice leaves out ddp.sync: it is for ddp.sync=1.");
-    assert_says(p.err, "measuring a step on one device in f32");
+    program_assert_says(member(staged, "options")->text, "--set mode=pipeline --devices cpu:2");
+    program_assert_says(p.out, "The advice leaves out ddp.sync: it is for ddp.sync=1.");
+    program_assert_says(p.err, "measuring a step on one device in f32");
     char *text;
     size_t n;
     assert_ok(file_read(page, 1 << 20, pool, &text, &n));
-    if (!refuted) assert_says(text, "Which mode is the fastest, by devices and bandwidth");
+    if (!refuted) program_assert_says(text, "Which mode is the fastest, by devices and bandwidth");
     assert_int_equal(left_behind(), 0);
 }
 
@@ -115,7 +111,7 @@ static void measures_links_of_this_machine(void **state) {
                                        "shm, 2 ranks: fitted",
                                        "Each device has 32 samples"};
     size_t first = strstr(p.out, "No advice: ") ? 3 : 0; /* a check on a busy machine may refute the rest */
-    for (size_t i = first; i < sizeof says / sizeof *says; i++) assert_says(p.out, says[i]);
+    for (size_t i = first; i < sizeof says / sizeof *says; i++) program_assert_says(p.out, says[i]);
     assert_string_equal(p.err, "");
 }
 
@@ -128,7 +124,8 @@ static void leaves_out_what_cannot_be(void **state) {
     const struct json_value *two = &member(program_json(&p, pool), "by_devices")->children[1];
     assert_true(member(two, "pipeline")->kind == JSON_NULL && member(two, "ps")->kind == JSON_NULL);
     assert_int_equal(member(two, "ddp")->kind, JSON_OBJECT);
-    assert_says(p.out, "Mode pipeline is left out: --set comm.order=ring: error: order 'ring' adds in a circle");
+    program_assert_says(p.out,
+                        "Mode pipeline is left out: --set comm.order=ring: error: order 'ring' adds in a circle");
 }
 
 /* What, where, and what to do. */
@@ -153,15 +150,15 @@ static void says_what_is_wrong(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         program_run(&p, 60, "advise", SMALL, wrong[i].option, wrong[i].value, NULL);
         if (p.code != wrong[i].code) fail_msg("%s %s: %d\n%s", wrong[i].option, wrong[i].value, p.code, p.err);
-        assert_says(p.err, wrong[i].says);
+        program_assert_says(p.err, wrong[i].says);
         assert_int_equal(left_behind(), 0);
     }
     program_run(&p, 60, "advise", "nowhere.yaml", NULL);
     assert_int_equal(p.code, 66);
     program_run(&p, 60, "advise", SMALL, "--devices", "2", "--link", "1Gbit", "--memory", "10KB", NULL);
     assert_int_equal(p.code, 78);
-    assert_says(p.err, "nothing fits in 10.0 KB a device");
-    assert_says(p.err, "the least is ");
+    program_assert_says(p.err, "nothing fits in 10.0 KB a device");
+    program_assert_says(p.err, "the least is ");
     assert_int_equal(left_behind(), 0);
 }
 

@@ -22,14 +22,6 @@ static int tear_down(void **state) {
     return program_orphans();
 }
 
-static void assert_code(int code) {
-    if (p.code != code) fail_msg("exit code %d, not %d:\n%s%s", p.code, code, p.out, p.err);
-}
-
-static void assert_says(const char *text, const char *part) {
-    if (!strstr(text, part)) fail_msg("'%s' is not in:\n%s", part, text);
-}
-
 /* A path in the scratch folder, in a buffer of the caller. */
 static const char *place(char out[700], const char *folder, const char *name) {
     snprintf(out, 700, "%s/%s%s%s", scratch_path(""), folder, name ? "/" : "", name ? name : "");
@@ -77,16 +69,16 @@ static void a_skeleton_is_refused(void **state) {
     for (int i = 0; i < LESSONS; i++) {
         char dir[700], path[700];
         program_run(&p, 20, "lab", "copy", lessons[i].lab, place(dir, lessons[i].lab, NULL), NULL);
-        assert_code(0);
+        program_assert_code(&p, 0);
         program_run(&p, 120, "lab", "run", dir, "--quick", "-q", "--json", NULL);
-        assert_code(1);
-        assert_says(p.err, lessons[i].finding);
-        assert_says(p.err, "has ended with exit code 1, not 0");
+        program_assert_code(&p, 1);
+        program_assert_says(p.err, lessons[i].finding);
+        program_assert_says(p.err, "has ended with exit code 1, not 0");
         assert_string_equal(p.out, "");
         assert_null(strstr(p.err, "warning"));
         if (!lessons[i].files[1]) continue;
         program_run(&p, 60, "check", place(path, lessons[i].lab, lessons[i].files[1]), NULL);
-        assert_code(1);
+        program_assert_code(&p, 1);
     }
 }
 
@@ -215,7 +207,7 @@ static void claims_name_mistakes(void **state) {
         snprintf(name, sizeof name, "graded-%d", i);
         program_run(&p, 300, "lab", "grade", hand_in, "--key", key, "--quick", "-q", "--dir", place(into, name, NULL),
                     NULL);
-        assert_code(1);
+        program_assert_code(&p, 1);
         snprintf(folder, sizeof folder, "%s/mistake-%d", into, i);
         for (int k = 0; k < 3 && claims[i].checks[k]; k++) assert_broken(folder, claims[i].checks[k]);
     }
@@ -298,24 +290,24 @@ static void every_hand_in_is_a_line(void **state) {
     (void)state;
     set_up_class();
     grade(all, "first", "--timeout=6");
-    assert_code(1);
-    assert_says(p.out, "2 of 2          3  inside");
-    assert_says(p.out, "1 of 2");
-    assert_says(p.out, "share       Hidden (");
-    assert_says(p.out, "empty       it lacks mine.c\n");
-    assert_says(p.out, "link        mine.c is a link to a place outside of its folder\n");
-    assert_says(p.out, "/class/missing'\n");
-    assert_says(p.out, "typo        ");
-    assert_says(p.out, "undeclared");
-    assert_says(p.out, "none        plug-in '");
-    assert_says(p.out, "endless     it has not ended within 6 s\n");
-    assert_says(p.out, "crash       its lab has ended with exit code 134, see ");
-    assert_says(p.out, "weight 0 is at");
-    assert_says(p.out, "fifo        ");
+    program_assert_code(&p, 1);
+    program_assert_says(p.out, "2 of 2          3  inside");
+    program_assert_says(p.out, "1 of 2");
+    program_assert_says(p.out, "share       Hidden (");
+    program_assert_says(p.out, "empty       it lacks mine.c\n");
+    program_assert_says(p.out, "link        mine.c is a link to a place outside of its folder\n");
+    program_assert_says(p.out, "/class/missing'\n");
+    program_assert_says(p.out, "typo        ");
+    program_assert_says(p.out, "undeclared");
+    program_assert_says(p.out, "none        plug-in '");
+    program_assert_says(p.out, "endless     it has not ended within 6 s\n");
+    program_assert_says(p.out, "crash       its lab has ended with exit code 134, see ");
+    program_assert_says(p.out, "weight 0 is at");
+    program_assert_says(p.out, "fifo        ");
 
     static const char *const four[] = {"wrong", "share", "compressor", "optimizer", NULL};
     grade(four, "second", "--json");
-    assert_code(1);
+    program_assert_code(&p, 1);
     const struct json_value *root;
     struct pool *pool;
     assert_ok(pool_create(&pool));
@@ -324,18 +316,18 @@ static void every_hand_in_is_a_line(void **state) {
     assert_true(json_number(best, "score") == 3 && json_number(next, "score") == 4);
     assert_true(json_number(best, "hold") == 2 && json_number(best, "claims") == 2);
     assert_int_equal(strlen(json_text(best, "sha256")), 64);
-    assert_says(json_text(graded(root, 2, "share"), "broken"), "Hidden (");
+    program_assert_says(json_text(graded(root, 2, "share"), "broken"), "Hidden (");
     assert_true(json_number(graded(root, 2, "share"), "hold") == 1);
     assert_true(json_number(graded(root, 3, "wrong"), "claims") == 0);
-    assert_says(json_text(graded(root, 3, "wrong"), "reason"), "1 of 3 cases are wrong: downhill: 2000 steps");
+    program_assert_says(json_text(graded(root, 3, "wrong"), "reason"), "1 of 3 cases are wrong: downhill: 2000 steps");
     pool_free(pool);
 
     static const char *const good[] = {"optimizer", NULL};
     grade(good, "third", NULL);
-    assert_code(0);
+    program_assert_code(&p, 0);
     grade(good, "third", NULL);
-    assert_code(73);
-    assert_says(p.err, "already exists");
+    program_assert_code(&p, 73);
+    program_assert_says(p.err, "already exists");
 }
 
 static void what_cannot_be_graded_is_refused(void **state) {
@@ -343,25 +335,25 @@ static void what_cannot_be_graded_is_refused(void **state) {
     (void)state;
     static const char *const twice[] = {"share", "../class/share/", NULL}, *const one[] = {"share", NULL};
     grade(twice, "fourth", NULL);
-    assert_code(64);
-    assert_says(p.err, "two hand-ins are called 'share'");
+    program_assert_code(&p, 64);
+    program_assert_says(p.err, "two hand-ins are called 'share'");
     program_run(&p, 20, "lab", "grade", place(path, "class/share", NULL), NULL);
-    assert_code(64);
+    program_assert_code(&p, 64);
     program_run(&p, 20, "lab", "grade", "--key", place(key, "key", NULL), NULL);
-    assert_code(64);
+    program_assert_code(&p, 64);
     program_run(&p, 20, "lab", "grade", ".", "--key", key, NULL);
-    assert_code(64);
+    program_assert_code(&p, 64);
     program_run(&p, 20, "lab", "grade", path, "--key", "/no/such/folder", NULL);
-    assert_code(66);
+    program_assert_code(&p, 66);
     save_text(place(path, "key", "lab.yaml"), "title: t\nquestion: q\n");
     grade(one, "fourth", NULL);
-    assert_code(78);
-    assert_says(p.err, "says nothing of 'hand_in'");
+    program_assert_code(&p, 78);
+    program_assert_says(p.err, "says nothing of 'hand_in'");
     save_text(place(path, "key", "lab.yaml"), "title: t\nhand_in: [a/b.c, ../c.c]\n");
     grade(one, "fourth", NULL);
-    assert_code(78);
-    assert_says(p.err, "lab.yaml:2:11: error: 'hand_in' is a list of up to 8 names of files in this folder");
-    assert_says(p.err, "2 errors.");
+    program_assert_code(&p, 78);
+    program_assert_says(p.err, "lab.yaml:2:11: error: 'hand_in' is a list of up to 8 names of files in this folder");
+    program_assert_says(p.err, "2 errors.");
 }
 
 int main(void) {

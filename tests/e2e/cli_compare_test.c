@@ -39,15 +39,6 @@ static int tear_down(void **state) {
     return program_orphans();
 }
 
-static int count(const char *pattern) {
-    char path[1400];
-    glob_t found;
-    snprintf(path, sizeof path, "%s/%s", folder, pattern);
-    int n = glob(path, 0, NULL, &found) == 0 ? (int)found.gl_pathc : 0;
-    if (n) globfree(&found);
-    return n;
-}
-
 /* The first file of that form. */
 static const char *first(const char *pattern) {
     static char path[1400];
@@ -59,17 +50,13 @@ static const char *first(const char *pattern) {
     return path;
 }
 
-static void assert_code(int code) {
-    if (p.code != code) fail_msg("exit code %d:\n%s%s", p.code, p.out, p.err);
-}
-
 static void a_matrix_is_run_and_gone_on_with(void **state) {
     (void)state;
     write_experiment(BASE "}\nmodel_fit: true\nrepeats: 5\n"
                           "matrix: {mode: [dp, ddp], devices: [cpu:1, cpu:2]}\n");
     program_run(&p, 120, "compare", file, "--dir", folder, "--json", NULL);
-    assert_code(0);
-    assert_int_equal(count("fit/*.json"), 2);
+    program_assert_code(&p, 0);
+    assert_int_equal(folder_count(folder, "fit/*.json"), 2);
     struct pool *pool;
     assert_ok(pool_create(&pool));
     const struct json_value *j = program_json(&p, pool), *pairs = json_get(j, "pairs");
@@ -83,16 +70,16 @@ static void a_matrix_is_run_and_gone_on_with(void **state) {
         assert_true(json_get(json_get(cell, "predicted"), "step_time")->number > 0);
     }
     pool_free(pool);
-    assert_int_equal(count("cells/*/run-*/compare.json"), 20);
-    assert_int_equal(count("cells/*/run-*/env.json"), 20);
-    assert_int_equal(count("results.*") + count("verdicts.csv"), 4);
+    assert_int_equal(folder_count(folder, "cells/*/run-*/compare.json"), 20);
+    assert_int_equal(folder_count(folder, "cells/*/run-*/env.json"), 20);
+    assert_int_equal(folder_count(folder, "results.*") + folder_count(folder, "verdicts.csv"), 4);
     assert_non_null(strstr(p.err, "[20/20]"));
 
     /* nothing is run again, but what was broken or taken away */
     assert_int_equal(truncate(first("cells/*/run-02/summary.json"), 0), 0);
     assert_int_equal(unlink(first("cells/ddp*/run-03/compare.json")), 0);
     program_run(&p, 60, "compare", file, "--dir", folder, NULL);
-    assert_code(0);
+    program_assert_code(&p, 0);
     assert_non_null(strstr(p.err, "18 of 20 runs are already in"));
     assert_non_null(strstr(p.err, "[20/20]"));
     assert_null(strstr(p.err, "[18/20]"));
@@ -100,9 +87,9 @@ static void a_matrix_is_run_and_gone_on_with(void **state) {
 
     /* another configuration is another cell */
     program_run(&p, 60, "compare", file, "--dir", folder, "--set", "seed=3", "--csv", NULL);
-    assert_code(0);
+    program_assert_code(&p, 0);
     assert_null(strstr(p.err, "already"));
-    assert_int_equal(count("cells/*"), 8);
+    assert_int_equal(folder_count(folder, "cells/*"), 8);
     assert_non_null(strstr(p.out, "\"mode\",\"devices\",run,\"step_time\""));
 }
 
@@ -117,17 +104,17 @@ static void gates_fail_with_exit_code_one(void **state) {
     assert_int_equal(fclose(f), 0);
     program_run(&p, 60, "compare", "--modes", "dp,ddp", config, "--dir", folder, "--fail-if",
                 "B.step_time > 0.0001 * A.step_time", "-q", NULL);
-    assert_code(1);
+    program_assert_code(&p, 1);
     assert_non_null(strstr(p.err, "gate failed: B.step_time"));
     assert_non_null(strstr(p.out, "gate FAILED"));
     program_run(&p, 60, "compare", "--modes", "dp,ddp", config, "--dir", folder, "--fail-if",
                 "B.step_time > 10000 * A.step_time", NULL);
-    assert_code(0);
+    program_assert_code(&p, 0);
     assert_non_null(strstr(p.out, "gate passed"));
     assert_non_null(strstr(p.err, " runs are already in")); /* and no other */
     assert_null(strstr(p.err, "run 1 "));
     program_run(&p, 60, "compare", "--modes", "dp,dp", config, "--dir", folder, "--repeats", "3", NULL);
-    assert_code(78);
+    program_assert_code(&p, 78);
     assert_non_null(strstr(p.err, "at least 5"));
 }
 
@@ -137,7 +124,7 @@ static void what_differs_is_named(void **state) {
     write_experiment(BASE ", mode: ddp, devices: cpu:2, checkpoint: 30st}\n"
                           "matrix: {comm.compress: [none, fp16]}\n");
     program_run(&p, 120, "compare", file, "--dir", folder, NULL);
-    assert_code(0);
+    program_assert_code(&p, 0);
     assert_non_null(strstr(p.out, "same losses and weights, bit for bit: no (0 of 1 pairs)"));
     assert_non_null(strstr(p.out, "no: step "));
     assert_non_null(strstr(p.out, ", first tensor "));
@@ -148,22 +135,22 @@ static void finished_runs_are_compared(void **state) {
     char a[600], b[600];
     write_experiment(BASE "}\nmatrix: {mode: [dp, ddp], devices: [cpu:2]}\nrepeats: 5\n");
     program_run(&p, 60, "compare", file, "--dir", folder, "-q", NULL);
-    assert_code(0);
+    program_assert_code(&p, 0);
     snprintf(a, sizeof a, "%.590s", first("cells/dp-*/run-01"));
     snprintf(b, sizeof b, "%.590s", first("cells/ddp-*/run-01"));
     program_run(&p, 30, "compare", a, b, NULL);
-    assert_code(0);
+    program_assert_code(&p, 0);
     assert_non_null(strstr(p.out, "B differs from A in mode: dp, ddp"));
     assert_non_null(strstr(p.out, "same losses and weights, bit for bit: yes"));
     assert_non_null(strstr(p.out, "no verdict"));
     program_run(&p, 30, "compare", a, b, a, "--csv", NULL);
-    assert_code(0);
+    program_assert_code(&p, 0);
     assert_true(strstr(p.out, "\n\"A\",1,") && strstr(p.out, "\n\"B\",1,") && strstr(p.out, "\n\"C\",1,"));
     program_run(&p, 30, "compare", a, folder, NULL);
-    assert_code(78);
+    program_assert_code(&p, 78);
     assert_non_null(strstr(p.err, "is an experiment"));
     program_run(&p, 30, "compare", a, scratch_path("nowhere"), NULL);
-    assert_code(66);
+    program_assert_code(&p, 66);
 }
 
 /* A run that cannot be says what it said, with its exit code. */
@@ -174,7 +161,7 @@ static void a_failed_run_ends_the_experiment(void **state) {
     program_run(&p, 30, "compare", file, "--dir", folder, NULL);
     assert_true(p.code != 0);
     assert_non_null(strstr(p.err, "nothing.csv"));
-    assert_int_equal(count("cells/*/run-*/compare.json"), 0);
+    assert_int_equal(folder_count(folder, "cells/*/run-*/compare.json"), 0);
 }
 
 /* One word a side, a seed a repeat: trainings of their own, in pairs. */
@@ -184,7 +171,7 @@ static void seeds_are_trainings(void **state) {
                           "int8: {mode: ddp, comm.compress: int8}}\nrepeats: {seeds: 7}\npairs: all\n"
                           "metrics: [train_loss]\n");
     program_run(&p, 120, "compare", file, "--dir", folder, "--json", "-q", NULL);
-    assert_code(0);
+    program_assert_code(&p, 0);
     struct pool *pool;
     assert_ok(pool_create(&pool));
     const struct json_value *j = program_json(&p, pool), *pairs = json_get(j, "pairs"), *cells = json_get(j, "cells");
@@ -209,19 +196,19 @@ static void seeds_are_trainings(void **state) {
     }
     assert_true(fabs(log(json_get(other, "estimate")->number) - statistics_median(average, n)) < 1e-6);
     pool_free(pool);
-    assert_int_equal(count("cells/*/run-*/compare.json"), 21);
+    assert_int_equal(folder_count(folder, "cells/*/run-*/compare.json"), 21);
     /* more questions of the same runs are too many for pairs of seven: 2 * 9 / 2^7, but not / 2^9 */
     write_experiment(BASE ", devices: cpu:2}\nsides: {ddp: {mode: ddp}, dp: {mode: dp}, "
                           "int8: {mode: ddp, comm.compress: int8}}\nrepeats: {seeds: 7}\npairs: all\n"
                           "metrics: [train_loss, step_time, bytes]\n");
     program_run(&p, 60, "compare", file, "--dir", folder, NULL);
-    assert_code(0);
+    program_assert_code(&p, 0);
     const char *few = "7 seeds are too few to compare seed by seed for 9 questions, pairs times metrics (9 would do)";
     assert_true(strstr(p.err, few) && strstr(p.out, few));
     assert_non_null(strstr(p.err, "21 of 21 runs are already in"));
     /* another choice of seeds takes what there is */
     program_run(&p, 60, "compare", file, "--dir", folder, "--repeats", "5", "--quick", NULL);
-    assert_code(0);
+    program_assert_code(&p, 0);
     assert_non_null(strstr(p.err, "15 of 15 runs are already in"));
 }
 
@@ -234,16 +221,16 @@ static void an_interrupt_leaves_results_to_go_on_with(void **state) {
     program_wait_text(&p, "[2/10]", 60);
     kill(p.pid, SIGINT);
     assert_true(program_wait(&p, 20));
-    assert_code(130);
+    program_assert_code(&p, 130);
     for (int i = 0; i < 200 && program_orphans(); i++) usleep(10000);
     assert_int_equal(program_orphans(), 0);
     assert_non_null(strstr(p.out, "some runs are missing"));
-    assert_int_equal(count("results.json"), 1);
-    int done = count("cells/*/run-*/compare.json");
+    assert_int_equal(folder_count(folder, "results.json"), 1);
+    int done = folder_count(folder, "cells/*/run-*/compare.json");
     assert_true(done >= 2 && done < 10);
-    assert_int_equal(count("cells/*/run-0[0-9]"), done);
+    assert_int_equal(folder_count(folder, "cells/*/run-0[0-9]"), done);
     program_run(&p, 60, "compare", file, "--dir", folder, NULL);
-    assert_code(0);
+    program_assert_code(&p, 0);
     assert_non_null(strstr(p.err, "of 10 runs are already in"));
     assert_null(strstr(p.out, "some runs are missing"));
 }
@@ -258,9 +245,9 @@ static void words_that_make_no_sense_are_usage(void **state) {
         if (p.code != 64) fail_msg("%s: exit code %d", wrong[i][0], p.code);
     }
     program_run(&p, 10, "compare", NULL);
-    assert_code(64);
+    program_assert_code(&p, 64);
     program_run(&p, 10, "compare", "/no/such.yaml", NULL);
-    assert_code(66);
+    program_assert_code(&p, 66);
 }
 
 int main(void) {

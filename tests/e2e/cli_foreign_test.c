@@ -37,23 +37,6 @@ static int tear_down(void **state) {
     return program_orphans();
 }
 
-static void assert_code(int code) {
-    if (p.code != code) fail_msg("exit code %d, not %d:\n%s%s", p.code, code, p.out, p.err);
-}
-
-static void assert_says(const char *text, const char *words) {
-    if (!strstr(text, words)) fail_msg("'%s' is not in:\n%s", words, text);
-}
-
-static int count(const char *pattern) {
-    char path[1400];
-    glob_t found;
-    snprintf(path, sizeof path, "%s/%s", folder, pattern);
-    int n = glob(path, 0, NULL, &found) == 0 ? (int)found.gl_pathc : 0;
-    if (n) globfree(&found);
-    return n;
-}
-
 /* What stands in the first file of that form. */
 static const char *text_of(const char *pattern) {
     static char path[1400], text[1 << 16];
@@ -91,26 +74,26 @@ static void commands_stand_beside_the_engine(void **state) {
                        "metrics: [step_time, throughput, train_loss]\nwarmup: 2st\nrepeats: {seeds: 9}\n"
                        "fail_if: ['fast.step_time > slow.step_time']\n";
     compare(text);
-    assert_code(0);
-    assert_says(p.out, "fast faster");
-    assert_says(p.out, "'slow' is a command of yours");
-    assert_says(p.out, "not compared, since a command reported no weights_sha256");
+    program_assert_code(&p, 0);
+    program_assert_says(p.out, "fast faster");
+    program_assert_says(p.out, "'slow' is a command of yours");
+    program_assert_says(p.out, "not compared, since a command reported no weights_sha256");
     char given[700], here[600];
     assert_non_null(realpath(scratch_folder(), here));
     snprintf(given, sizeof given, "3 4 2 x %s\n", here);
     assert_string_equal(text_of("cells/slow*/run-04/given"), given);
-    assert_says(text_of("cells/slow*/run-01/config"), "zoo: mlp");
-    assert_says(text_of("cells/slow*/run-04/resolved.yaml"), "seed: 3");
-    assert_says(text_of("cells/fast*/run-01/summary.json"), "\"mode\":\"command\",\"devices\":2");
-    assert_says(text_of("results.json"), "an external command");
+    program_assert_says(text_of("cells/slow*/run-01/config"), "zoo: mlp");
+    program_assert_says(text_of("cells/slow*/run-04/resolved.yaml"), "seed: 3");
+    program_assert_says(text_of("cells/fast*/run-01/summary.json"), "\"mode\":\"command\",\"devices\":2");
+    program_assert_says(text_of("results.json"), "an external command");
     /* what reads runs reads these, and nothing is run again but what was edited */
     program_run(&p, 60, "report", folder, "-o", scratch_path("r.html"), NULL);
-    assert_code(0);
+    program_assert_code(&p, 0);
     script("own.sh", "# another\n" STEPS);
     compare(text);
-    assert_code(0);
-    assert_says(p.err, "9 of 27 runs are already in");
-    assert_int_equal(count("cells/*"), 5);
+    program_assert_code(&p, 0);
+    program_assert_says(p.err, "9 of 27 runs are already in");
+    assert_int_equal(folder_count(folder, "cells/*"), 5);
 }
 
 static void a_matrix_sets_variables(void **state) {
@@ -119,15 +102,15 @@ static void a_matrix_sets_variables(void **state) {
                      "\"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\"}'\n");
     compare("base: {command: sh own.sh >$ENGINE_METRICS, env: {T: 1}}\nmatrix: {env.T: [30, 10], devices: [1, 2]}\n"
             "metrics: [step_time, bytes]\nrepeats: 6\nwarmup: off\n");
-    assert_code(0);
-    assert_says(p.out, "same losses and weights, bit for bit: yes (2 of 2 pairs");
-    assert_int_equal(count("cells/*env*/run-*") + count("cells/*/run-??"), 24);
+    program_assert_code(&p, 0);
+    program_assert_says(p.out, "same losses and weights, bit for bit: yes (2 of 2 pairs");
+    assert_int_equal(folder_count(folder, "cells/*env*/run-*") + folder_count(folder, "cells/*/run-??"), 24);
     char pattern[700];
     snprintf(pattern, sizeof pattern, "%s/cells/30-devices*/run-01", folder);
     glob_t found;
     assert_int_equal(glob(pattern, 0, NULL, &found), 0);
     program_run(&p, 60, "compare", found.gl_pathv[0], found.gl_pathv[1], NULL);
-    assert_code(0);
+    program_assert_code(&p, 0);
     globfree(&found);
 }
 
@@ -139,25 +122,25 @@ static void failures_are_told(void **state) {
     (void)state;
     script("own.sh", "echo before; echo 'cannot find \033[31mthe data' >&2; exit 3\n");
     compare(ONE(""));
-    assert_code(1);
-    assert_says(p.err, "run 1: exit code 3");
-    assert_says(p.err, "cannot find ?[31mthe data");
+    program_assert_code(&p, 1);
+    program_assert_says(p.err, "run 1: exit code 3");
+    program_assert_says(p.err, "cannot find ?[31mthe data");
     script("own.sh", "echo only this; exit 66\n");
     compare(ONE(""));
-    assert_code(1);
-    assert_says(p.err, "only this");
+    program_assert_code(&p, 1);
+    program_assert_says(p.err, "only this");
     script("own.sh", "echo epoch 1\n");
     compare(ONE(""));
-    assert_code(65);
-    assert_says(p.err, "run 1: the command ended with code 0, but reported no step");
+    program_assert_code(&p, 65);
+    program_assert_says(p.err, "run 1: the command ended with code 0, but reported no step");
     script("own.sh", STEPS);
     compare(ONE("warmup: 12st\n"));
-    assert_code(65);
-    assert_says(p.err, "reported 12 steps, all of them warm-up");
+    program_assert_code(&p, 65);
+    program_assert_says(p.err, "reported 12 steps, all of them warm-up");
     save_text(file, "sides: {a: {command: [no-such-program]}, b: {mode: dp}}\nrepeats: 4\nmetrics: [step_time]\n");
     program_run(&p, 60, "compare", file, "--dir", folder, NULL);
-    assert_code(74);
-    assert_says(p.err, "cannot start 'no-such-program'");
+    program_assert_code(&p, 74);
+    program_assert_says(p.err, "cannot start 'no-such-program'");
 }
 
 static pid_t pid_in(const char *path) {
@@ -188,13 +171,13 @@ static void a_timeout_ends_all_of_it(void **state) {
     snprintf(text, sizeof text, "(trap '' TERM; while :; do sleep 0.1; done) & echo $! >%s\nsleep 100\n", path);
     script("own.sh", text);
     compare(ONE("timeout: 0.5s\n"));
-    assert_code(75);
-    assert_says(p.err, "did not finish within 0.5 s (timeout), and was ended");
+    program_assert_code(&p, 75);
+    program_assert_says(p.err, "did not finish within 0.5 s (timeout), and was ended");
     await_end(await_pid(path));
     snprintf(text, sizeof text, STEPS "sleep 100 & echo $! >%s\n", scratch_path("child-2"));
     script("own.sh", text); /* ends well, and leaves one behind */
     compare(ONE("warmup: off\n"));
-    assert_code(0);
+    program_assert_code(&p, 0);
     await_end(await_pid(scratch_path("child-2")));
 }
 
@@ -214,7 +197,7 @@ static void it_stops_when_asked(void **state) {
             usleep(300000);
         }
         assert_true(program_wait(&p, 30));
-        assert_code(130);
+        program_assert_code(&p, 130);
         await_end(child);
     }
 }
@@ -231,19 +214,19 @@ static void launchers_stand_before_runs(void **state) {
              "metrics: [step_time]\nwarmup: off\nrepeats: 4\n",
              scratch_path("under.sh"));
     compare(text); /* the matrix holds against the experiment */
-    assert_code(0);
+    program_assert_code(&p, 0);
     assert_int_not_equal(access(scratch_path("under"), F_OK), 0);
     char *axis = strstr(text, ", under: [env]");
     memmove(axis, axis + 14, strlen(axis + 14) + 1);
     compare(text);
-    assert_code(0);
-    assert_says(p.out, "bit for bit: yes");
+    program_assert_code(&p, 0);
+    program_assert_says(p.out, "bit for bit: yes");
     FILE *f = fopen(scratch_path("under"), "r");
     char line[600];
     int lines = 0;
     while (f && fgets(line, sizeof line, f)) {
         assert_true(*line == '/');
-        assert_says(line, "engine run\n");
+        program_assert_says(line, "engine run\n");
         lines++;
     }
     assert_int_equal(lines, 8);
@@ -266,9 +249,9 @@ static void open_mpi_starts_ranks(void **state) {
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
     snprintf(text, sizeof text, "%sunder: mpirun --oversubscribe -np 2\n", launched);
     compare(text);
-    assert_code(0);
-    assert_says(p.out, "bit for bit: yes (1 of 1 pairs");
-    assert_says(text_of("cells/ring*/run-01.log"), "started by Open MPI");
+    program_assert_code(&p, 0);
+    program_assert_says(p.out, "bit for bit: yes (1 of 1 pairs");
+    program_assert_says(text_of("cells/ring*/run-01.log"), "started by Open MPI");
 }
 
 /* In a job of Slurm, as somebody on a cluster has it. */
@@ -287,9 +270,9 @@ static void slurm_starts_ranks(void **state) {
         print_message("no Slurm can run here: %s", p.err);
         skip();
     }
-    assert_code(0);
-    assert_says(p.out, "bit for bit: yes (1 of 1 pairs");
-    assert_says(text_of("cells/ring*/run-01.log"), "started by Slurm");
+    program_assert_code(&p, 0);
+    program_assert_says(p.out, "bit for bit: yes (1 of 1 pairs");
+    program_assert_says(text_of("cells/ring*/run-01.log"), "started by Slurm");
 }
 
 /* The script of lab 19, as one rank and a look alone: importing torch takes seconds. */
@@ -305,9 +288,9 @@ static void the_script_for_pytorch_is_read(void **state) {
              python, ENGINE_SOURCE_DIR, port_free());
     save_text(file, text);
     program_run(&p, 300, "compare", file, "--dir", folder, "--quick", NULL);
-    assert_code(0);
-    assert_says(text_of("cells/a*/run-01/summary.json"), "\"steps\":15");
-    assert_says(p.out, "+0.00 pt"); /* one seed */
+    program_assert_code(&p, 0);
+    program_assert_says(text_of("cells/a*/run-01/summary.json"), "\"steps\":15");
+    program_assert_says(p.out, "+0.00 pt"); /* one seed */
 }
 
 /* Exit code 75 is a loss: the run is begun again, twice at most, and the results say so. */
@@ -323,19 +306,19 @@ static void what_was_lost_is_begun_again(void **state) {
              "metrics: [step_time]\nwarmup: off\nrepeats: 4\n",
              scratch_path("under.sh"));
     compare(text);
-    assert_code(0);
-    assert_says(p.err, "repeating the run, 2 of 2");
-    assert_says(p.out, "lost ranks or hosts: 1 run was begun again, 2 times in all");
-    assert_says(text_of("results.json"), "\"again\":2");
+    program_assert_code(&p, 0);
+    program_assert_says(p.err, "repeating the run, 2 of 2");
+    program_assert_says(p.out, "lost ranks or hosts: 1 run was begun again, 2 times in all");
+    program_assert_says(text_of("results.json"), "\"again\":2");
     program_run(&p, 60, "compare", file, "--dir", folder, NULL); /* nor forgotten */
-    assert_code(0);
-    assert_says(p.out, "1 run was begun again, 2 times in all");
+    program_assert_code(&p, 0);
+    program_assert_says(p.out, "1 run was begun again, 2 times in all");
     assert_int_equal(unlink(scratch_path("tries")), 0);
     *strchr(strstr(text, "LOSSES"), '2') = '3';
     compare(text);
-    assert_code(75);
-    assert_says(p.err, "exit code 75");
-    assert_says(p.err, "lost rank 1");
+    program_assert_code(&p, 75);
+    program_assert_says(p.err, "exit code 75");
+    program_assert_says(p.err, "lost rank 1");
 }
 
 /* A stub of ssh, whose hosts are names of this one. */
@@ -362,11 +345,11 @@ static void hosts_are_nodes_of_a_run(void **state) {
     unsetenv("ENGINE_TOKEN");
     setenv("PATH", old, 1);
     free(old);
-    assert_code(0);
-    assert_says(p.err, "repeating the run, 1 of 2");
-    assert_says(p.out, "bit for bit: yes (1 of 1 pairs");
-    assert_says(text_of("results.json"), "\"hosts\":[\"user@127.0.0.1\",\"lost\"]");
-    assert_says(text_of("cells/two*/run-01/summary.json"), "\"devices\":2");
+    program_assert_code(&p, 0);
+    program_assert_says(p.err, "repeating the run, 1 of 2");
+    program_assert_says(p.out, "bit for bit: yes (1 of 1 pairs");
+    program_assert_says(text_of("results.json"), "\"hosts\":[\"user@127.0.0.1\",\"lost\"]");
+    program_assert_says(text_of("cells/two*/run-01/summary.json"), "\"devices\":2");
     int tries = 0;
     FILE *f = fopen(scratch_path("ssh.log"), "r");
     while (f && fgets(text, sizeof text, f)) {
@@ -402,9 +385,9 @@ static void mistakes_are_told_at_their_place(void **state) {
         char text[600];
         snprintf(text, sizeof text, "base: {" BASE "}\nsides:\n  a: {mode: dp}\n  b: %s\n", wrong[i][0]);
         compare(text);
-        assert_code(78);
-        assert_says(p.err, wrong[i][1]);
-        assert_says(p.err, "own.yaml:");
+        program_assert_code(&p, 78);
+        program_assert_says(p.err, wrong[i][1]);
+        program_assert_says(p.err, "own.yaml:");
     }
 }
 

@@ -27,14 +27,6 @@ static int tear_down(void **state) {
     return program_orphans();
 }
 
-static void assert_code(int code) {
-    if (p.code != code) fail_msg("exit code %d, not %d:\n%s%s", p.code, code, p.out, p.err);
-}
-
-static void assert_says(const char *text, const char *part) {
-    if (!strstr(text, part)) fail_msg("'%s' is not in:\n%s", part, text);
-}
-
 static void write_file(const char *name, const char *text) {
     char path[700];
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -87,13 +79,13 @@ static void claims_are_held_against_steps(void **state) {
               "  - {text: Interval, check: two.ddp.low < two.ddp.high, quick: false}\n"
               "  - {text: Verdict, check: two.ddp.step_time.verdict != none, quick: false}\n");
     program_run(&p, 120, "lab", "run", folder, "--quick", NULL);
-    assert_code(0);
-    assert_says(p.out, "yes  Bits\n     in all of 2; the closest ddp");
-    assert_says(p.out, "  -  Full only\n     not judged in quick form");
-    assert_says(p.out, "9 of 9 hold, 3 not judged in quick form");
-    assert_says(p.out, "engine run tiny.yaml --mode single --set train=20st --set "
-                       "log.dir=quick/first --resume");
-    assert_says(p.out, "1 run a side: fewer than 4 allow no verdict");
+    program_assert_code(&p, 0);
+    program_assert_says(p.out, "yes  Bits\n     in all of 2; the closest ddp");
+    program_assert_says(p.out, "  -  Full only\n     not judged in quick form");
+    program_assert_says(p.out, "9 of 9 hold, 3 not judged in quick form");
+    program_assert_says(p.out, "engine run tiny.yaml --mode single --set train=20st --set "
+                               "log.dir=quick/first --resume");
+    program_assert_says(p.out, "1 run a side: fewer than 4 allow no verdict");
     assert_true(has_file("quick/claims.json"));
     assert_true(has_file("quick/two/report.html"));
     assert_true(has_file("quick/one/report.html"));
@@ -101,7 +93,7 @@ static void claims_are_held_against_steps(void **state) {
 
     /* the full form is another place, and its claims are all judged */
     program_run(&p, 120, "lab", "run", folder, "-q", "--json", NULL);
-    assert_code(0);
+    program_assert_code(&p, 0);
     struct pool *pool;
     assert_ok(pool_create(&pool));
     const struct json_value *j = program_json(&p, pool), *claims = json_get(j, "claims");
@@ -121,16 +113,16 @@ static void a_claim_that_does_not_hold_is_told(void **state) {
               "  - {text: Too little, check: one.train_loss > 1000}\n"
               "  - {text: Slow, check: one.step_best > 1e9}\n");
     program_run(&p, 120, "lab", "run", folder, "--quick", "-q", NULL);
-    assert_code(1);
-    assert_says(p.out, "yes  Fine");
-    assert_says(p.out, " NO  Wrong\n     ddp devices=cpu:2: ");
-    assert_says(p.out, "     wanted: two.ddp.weights != two.dp.weights @ devices == cpu:2");
-    assert_says(p.out, "  ?  Not there\n     not measured is not above 1");
-    assert_says(p.out, " NO  Too little\n");
-    assert_says(p.out, "is not above 1000");
-    assert_says(p.out, "     wanted: one.train_loss > 1000\n NO  Slow\n");
-    assert_says(p.out, "     wanted: one.step_best > 1e9\n     The claim is about time: ");
-    assert_says(p.out, "1 of 5 hold");
+    program_assert_code(&p, 1);
+    program_assert_says(p.out, "yes  Fine");
+    program_assert_says(p.out, " NO  Wrong\n     ddp devices=cpu:2: ");
+    program_assert_says(p.out, "     wanted: two.ddp.weights != two.dp.weights @ devices == cpu:2");
+    program_assert_says(p.out, "  ?  Not there\n     not measured is not above 1");
+    program_assert_says(p.out, " NO  Too little\n");
+    program_assert_says(p.out, "is not above 1000");
+    program_assert_says(p.out, "     wanted: one.train_loss > 1000\n NO  Slow\n");
+    program_assert_says(p.out, "     wanted: one.step_best > 1e9\n     The claim is about time: ");
+    program_assert_says(p.out, "1 of 5 hold");
 }
 
 static void a_step_that_fails_ends_the_lab(void **state) {
@@ -138,12 +130,12 @@ static void a_step_that_fails_ends_the_lab(void **state) {
     write_lab("  - {text: Fine, check: one.exit == 0}\n");
     write_file("nothing.yaml", TINY "train: 2st\nlog: {dir: nothing}\n");
     program_run(&p, 120, "lab", "run", folder, "--quick", "-q", NULL);
-    assert_code(1);
-    assert_says(p.err, "step 'none' has ended with exit code 0, not 66");
+    program_assert_code(&p, 1);
+    program_assert_says(p.err, "step 'none' has ended with exit code 0, not 66");
     assert_null(strstr(p.out, "Fine"));
     write_file("tiny.yaml", TINY "train: much\n");
     program_run(&p, 120, "lab", "run", folder, "--quick", "-q", NULL);
-    assert_code(78);
+    program_assert_code(&p, 78);
 }
 
 static void what_is_wrong_with_a_lab_is_told_at_its_place(void **state) {
@@ -155,7 +147,7 @@ static void what_is_wrong_with_a_lab_is_told_at_its_place(void **state) {
               "  - {text: e, check: one.exit == 0 @ devices == cpu:1}\n"
               "  - {text: f, check: 3 > 2}\n");
     program_run(&p, 60, "lab", "run", folder, NULL);
-    assert_code(78);
+    program_assert_code(&p, 78);
     static const char *const told[] = {
         "lab.yaml:12:22: error: claim 'tow.ddp.step_time > 1': there is no step 'tow', did you",
         "mean 'two'?",
@@ -165,12 +157,12 @@ static void what_is_wrong_with_a_lab_is_told_at_its_place(void **state) {
         "conditions are for steps that compare",
         "STEP.METRIC is wanted first, not '3 > 2'",
         "6 errors."};
-    for (size_t i = 0; i < sizeof told / sizeof *told; i++) assert_says(p.err, told[i]);
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++) program_assert_says(p.err, told[i]);
     write_file("lab.yaml", "titel: x\nsteps:\n  - {name: a b, run: x}\n  - {name: c}\n"
                            "  - {name: c, run: {x: y}, exit: 300}\n  - {name: d, run: x, into: e}\n"
                            "  - {name: f, compare: nothing.yaml}\nclaims: none\n");
     program_run(&p, 60, "lab", "run", folder, NULL);
-    assert_code(78);
+    program_assert_code(&p, 78);
     static const char *const more[] = {"did you mean 'title'?",
                                        "lab.yaml:3:12: error: a step's name is of letters",
                                        "a step has one of run, compare, bench and engine",
@@ -179,9 +171,9 @@ static void what_is_wrong_with_a_lab_is_told_at_its_place(void **state) {
                                        "step 'f': ",
                                        "nothing.yaml",
                                        "'claims' is a list of one or more"};
-    for (size_t i = 0; i < sizeof more / sizeof *more; i++) assert_says(p.err, more[i]);
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) program_assert_says(p.err, more[i]);
     program_run(&p, 60, "lab", "run", "./nowhere", NULL);
-    assert_code(66);
+    program_assert_code(&p, 66);
 }
 
 static void a_python_module_that_is_missing_is_named(void **state) {
@@ -191,8 +183,8 @@ static void a_python_module_that_is_missing_is_named(void **state) {
                            "steps: [{name: net, engine: [model, summary, lenet, --json]}]\n"
                            "claims: [{text: JSON, check: net.layers.fc1.parameters > 1000}]\n");
     program_run(&p, 60, "lab", "run", folder, "-q", NULL);
-    assert_code(69);
-    assert_says(p.err, "needs the Python module no_such_module_here, which python3 does not find");
+    program_assert_code(&p, 69);
+    program_assert_says(p.err, "needs the Python module no_such_module_here, which python3 does not find");
 }
 
 /* ---- those that come with the program ---- */
@@ -200,38 +192,38 @@ static void a_python_module_that_is_missing_is_named(void **state) {
 static void labs_are_listed_shown_and_copied(void **state) {
     (void)state;
     program_run(&p, 20, "lab", "list", NULL);
-    assert_code(0);
-    assert_says(p.out, "\n03-ps-vs-ring ");
+    program_assert_code(&p, 0);
+    program_assert_says(p.out, "\n03-ps-vs-ring ");
     program_run(&p, 20, "lab", "show", "3", NULL);
-    assert_code(0);
-    assert_says(p.out, "engine lab run 03");
+    program_assert_code(&p, 0);
+    program_assert_says(p.out, "engine lab run 03");
     program_run(&p, 20, "lab", "show", "ps-vs-rign", NULL);
-    assert_code(66);
-    assert_says(p.err, "did you mean 'ps-vs-ring'?");
+    program_assert_code(&p, 66);
+    program_assert_says(p.err, "did you mean 'ps-vs-ring'?");
     program_run(&p, 20, "lab", "copy", "ps-vs-ring", folder, NULL);
-    assert_code(0);
+    program_assert_code(&p, 0);
     assert_true(has_file("lab.yaml") && has_file("ps-vs-ring.yaml") && has_file("README.md"));
     program_run(&p, 20, "lab", "copy", "03", folder, NULL);
-    assert_code(73);
-    assert_says(p.err, "already exists");
+    program_assert_code(&p, 73);
+    program_assert_says(p.err, "already exists");
     program_run(&p, 20, "lab", "copy", "03", NULL);
-    assert_code(64);
+    program_assert_code(&p, 64);
     program_run(&p, 20, "lab", "runn", "03", NULL);
-    assert_code(64);
+    program_assert_code(&p, 64);
     program_run(&p, 20, "lab", NULL);
-    assert_code(64);
+    program_assert_code(&p, 64);
 }
 
 /* What a student has changed in his copy stays. */
 static void a_changed_copy_stays_as_it_is(void **state) {
     (void)state;
     program_run(&p, 60, "lab", "run", "hello", "--quick", "-q", "--dir", folder, NULL);
-    assert_code(0);
+    program_assert_code(&p, 0);
     write_file("digits.yaml", TINY "train: 200st\n");
     program_run(&p, 60, "lab", "run", "00", "--quick", "-q", "--dir", folder, NULL);
-    assert_says(p.err, "kept 1 file that you changed in");
+    program_assert_says(p.err, "kept 1 file that you changed in");
     program_run(&p, 60, "lab", "run", folder, "--quick", "-q", "--dir", "elsewhere", NULL);
-    assert_code(64);
+    program_assert_code(&p, 64);
 }
 
 /* A lab is none the worse without a page, so nobody would notice. */
@@ -256,7 +248,7 @@ static void every_claim_holds(void **state) {
     double all = 0;
     assert_ok(pool_create(&pool));
     program_run(&p, 20, "lab", "list", "--json", NULL);
-    assert_code(0);
+    program_assert_code(&p, 0);
     const struct json_value *labs = json_get(program_json(&p, pool), "labs");
     assert_true(labs->count >= 11);
     assert_int_equal(mkdir(folder, 0755), 0);

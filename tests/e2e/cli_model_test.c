@@ -8,20 +8,16 @@
 
 static struct program p;
 
-static void assert_says(const char *text, const char *part) {
-    if (!strstr(text, part)) fail_msg("expected '%s' in: %s", part, text);
-}
-
 static void list_and_show(void **state) {
     (void)state;
     program_run(&p, 10, "model", "list", NULL);
     assert_int_equal(p.code, 0);
-    assert_says(p.out, "mlp ");
-    assert_says(p.out, "hidden: [512, 512]");
+    program_assert_says(p.out, "mlp ");
+    program_assert_says(p.out, "hidden: [512, 512]");
     program_run(&p, 10, "model", "show", "mlp", "--set", "model.hidden=[7]", "--classes", "3", NULL);
     assert_int_equal(p.code, 0);
-    assert_says(p.out, "units: 7");
-    assert_says(p.out, "units: 3");
+    program_assert_says(p.out, "units: 7");
+    program_assert_says(p.out, "units: 3");
 }
 
 /* What is shown can be run, and is the same network. */
@@ -116,8 +112,8 @@ static void a_step_is_priced(void **state) {
     program_run(&p, 30, "model", "summary", "lenet", "--device", "h1000", NULL);
     assert_int_equal(p.code, 64);
     program_run(&p, 30, "model", "summary", "lenet", "--device", "l4", "--set", "devices=cpu:1", NULL);
-    assert_says(p.out, "on NVIDIA L4, at most 30 TFLOP/s and 300 GB/s");
-    assert_says(p.out, "a step of 1 pass");
+    program_assert_says(p.out, "on NVIDIA L4, at most 30 TFLOP/s and 300 GB/s");
+    program_assert_says(p.out, "a step of 1 pass");
 }
 
 static void summary_counts(void **state) {
@@ -139,8 +135,8 @@ static void summary_counts(void **state) {
     pool_free(pool);
     program_run(&p, 20, "model", "summary", "mlp", "--input", "3x8x8", "--classes", "4", NULL);
     assert_int_equal(p.code, 0);
-    assert_says(p.out, "input 3x8x8, 4 classes");
-    assert_says(p.out, "gradients become ready in this order");
+    program_assert_says(p.out, "input 3x8x8, 4 classes");
+    program_assert_says(p.out, "gradients become ready in this order");
 }
 
 static void summary_of_a_configuration(void **state) {
@@ -195,7 +191,7 @@ static void a_stage_holds_its_layers(void **state) {
     pool_free(pool);
     program_run(&p, 20, "model", "summary", path, "--devices", "8", "--mode", "pipeline", NULL);
     assert_int_equal(p.code, 78);
-    assert_says(p.err, "8 stages, but model 'mlp' can be cut into 3 at most");
+    program_assert_says(p.err, "8 stages, but model 'mlp' can be cut into 3 at most");
     program_run(&p, 20, "model", "summary", path, "--devices", "8", NULL);
     assert_true(p.code == 0 && !strstr(p.out, "1f1b"));
 }
@@ -214,13 +210,13 @@ static void mistakes(void **state) {
     assert_int_equal(p.code, 64);
     program_run(&p, 10, "model", "show", "lennet", NULL);
     assert_int_equal(p.code, 66);
-    assert_says(p.err, "did you mean 'lenet'?");
+    program_assert_says(p.err, "did you mean 'lenet'?");
     program_run(&p, 10, "model", "summary", "mlp", "--set", "model.hiden=3", NULL);
     assert_int_equal(p.code, 78);
-    assert_says(p.err, "did you mean 'hidden'?");
+    program_assert_says(p.err, "did you mean 'hidden'?");
     program_run(&p, 10, "model", "summary", "lenet", "--input", "1x6x6", NULL);
     assert_int_equal(p.code, 78);
-    assert_says(p.err, "does not fit");
+    program_assert_says(p.err, "does not fit");
 }
 
 /* ---- weights of a file ---- */
@@ -262,13 +258,13 @@ static void a_new_head_is_left_as_it_begins(void **state) {
     snprintf(model, sizeof model, "model={zoo: mlp, hidden: [16, 16], init: %s}", scratch_path("first"));
     train("head", "mode=single", "devices=cpu:1", model, "train=1st");
     assert_int_equal(p.code, 78);
-    assert_says(p.err, "'fc3.weight' (10x16) is missing there");
-    assert_says(p.err, "'fc2.weight' is F32 10x16 there, and 16x16 in this model");
+    program_assert_says(p.err, "'fc3.weight' (10x16) is missing there");
+    program_assert_says(p.err, "'fc2.weight' is F32 10x16 there, and 16x16 in this model");
     model[strlen(model) - 1] = '\0';
     strcat(model, ", strict: false}");
     train("head", "mode=single", "devices=cpu:1", model, "train=1st");
     if (p.code != 0) fail_msg("%s", p.err);
-    assert_says(p.err, "2 of 6 tensors taken");
+    program_assert_says(p.err, "2 of 6 tensors taken");
 }
 
 /* The run's own weights go before those that it began with, even where these are gone. */
@@ -291,7 +287,7 @@ static void resume_wins(void **state) {
     assert_int_equal(program_number(&p, "steps"), 6);
     train("missing", "mode=single", "devices=cpu:1", model, "train=4st");
     assert_int_equal(p.code, 66);
-    assert_says(p.err, "model.init: no file or folder");
+    program_assert_says(p.err, "model.init: no file or folder");
 }
 
 int main(void) {

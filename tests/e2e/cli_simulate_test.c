@@ -9,10 +9,6 @@
 static struct program p;
 static struct pool *pool;
 
-static void assert_says(const char *text, const char *part) {
-    if (!strstr(text, part)) fail_msg("expected '%s' in: %s", part, text);
-}
-
 static double number(const struct json_value *in, const char *key) {
     const struct json_value *v = json_get(in, key);
     if (!v || v->kind != JSON_NUMBER) fail_msg("no number '%s'", key);
@@ -82,7 +78,7 @@ static void strong_scaling_shares_the_batch(void **state) {
     assert_true(fabs(number(&r[1], "compute_s") / (divided / 8 + number(m, "update_s")) - 1) < 1e-6);
     program_run(&p, 20, "simulate", run_dir, "--devices", "128", "--scaling", "strong", NULL);
     assert_int_equal(p.code, 64);
-    assert_says(p.err, "128 devices share a batch of 64 samples");
+    program_assert_says(p.err, "128 devices share a batch of 64 samples");
 }
 
 /* Every way and several sizes of buckets: as many rows, each with its law. */
@@ -96,9 +92,9 @@ static void every_way_has_a_row(void **state) {
         "server apart",     "sharded server", "star",   "ring", "tree",
         "halving_doubling", "hierarchical",   "direct", "rack", "10 % of devices 2 times slower",
         "Gustafson"};
-    for (size_t i = 0; i < sizeof says / sizeof *says; i++) assert_says(p.out, says[i]);
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++) program_assert_says(p.out, says[i]);
     program_run(&p, 20, "simulate", run_dir, "--devices", "4", "--mode", "ps", "--link", "1Gbit", NULL);
-    assert_says(p.out, "server 0 out");
+    program_assert_says(p.out, "server 0 out");
     static const char *const on_workers[] = {"ps={servers: 2, place: workers}", "ps={servers: 4, place: workers}"};
     double step[2]; /* on two workers there are two servers */
     for (int i = 0; i < 2; i++) {
@@ -124,9 +120,9 @@ static void a_trace_tells_more(void **state) {
     const struct json_value *root = program_json(&p, pool);
     assert_true(number(json_get(root, "measured"), "traced_steps") == 20); /* 10 of 2 ranks */
     program_run(&p, 20, "simulate", traced, "--devices", "2", NULL);
-    assert_says(p.out, "ready as traced");
+    program_assert_says(p.out, "ready as traced");
     program_run(&p, 20, "simulate", run_dir, "--devices", "2", NULL);
-    assert_says(p.out, "ready by each layer's work");
+    program_assert_says(p.out, "ready by each layer's work");
 }
 
 static void a_configuration_is_measured_first(void **state) {
@@ -170,7 +166,7 @@ static void a_bench_tells_the_port(void **state) {
     fclose(f);
     program_run(&p, 20, "simulate", run_dir, "--bench", path, NULL);
     assert_int_equal(p.code, 65);
-    assert_says(p.err, "no times of an all_reduce");
+    program_assert_says(p.err, "no times of an all_reduce");
 }
 
 /* The network has 784, 256 and 10 numbers, and the cut with the least slowest stage lies before its last two: what passes
@@ -194,10 +190,10 @@ static void replays_stages(void **state) {
     if (half < 0.499 || half > 0.9) fail_msg("%g", half);
     program_run(&p, 20, "simulate", run_dir, "--devices", "3", "--mode", "pipeline", "--set", "pipeline=2", NULL);
     assert_int_equal(p.code, 78);
-    assert_says(p.err, "3 devices cannot be cut into stages");
+    program_assert_says(p.err, "3 devices cannot be cut into stages");
     program_run(&p, 20, "simulate", run_dir, "--devices", "16", "--mode", "pipeline", NULL);
     assert_int_equal(p.code, 78);
-    assert_says(p.err, "16 stages, but model");
+    program_assert_says(p.err, "16 stages, but model");
 }
 
 /* Of a ring whose links are described one by one the slowest one decides: it passes 2 (N - 1) messages of K / N. */
@@ -216,11 +212,11 @@ static void links_are_read_from_a_file(void **state) {
     program_run(&p, 20, "simulate", run_dir, "--set", "mode=dp", "--set", "devices=cpu:4", "--set", set, "--devices",
                 "2", NULL);
     assert_int_equal(p.code, 64);
-    assert_says(p.err, "comm.emulate.links is about ranks that 2 devices do not have");
+    program_assert_says(p.err, "comm.emulate.links is about ranks that 2 devices do not have");
     program_run(&p, 20, "simulate", run_dir, "--set", "mode=dp", "--set", "devices=cpu:4", "--set", set, "--per-host",
                 "2", NULL);
     assert_int_equal(p.code, 64);
-    assert_says(p.err, "--per-host and --per-rack are of hosts that are alike");
+    program_assert_says(p.err, "--per-host and --per-rack are of hosts that are alike");
 }
 
 static void says_what_is_wrong(void **state) {
@@ -241,7 +237,7 @@ static void says_what_is_wrong(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         program_run(&p, 10, "simulate", run_dir, wrong[i][0], wrong[i][1], NULL);
         assert_int_equal(p.code, 64);
-        assert_says(p.err, wrong[i][2]);
+        program_assert_says(p.err, wrong[i][2]);
     }
     program_run(&p, 10, "simulate", run_dir, "--devices", NULL);
     assert_int_equal(p.code, 64);
@@ -255,7 +251,7 @@ static void says_what_is_wrong(void **state) {
         program_run(&p, 10, "simulate", run_dir, "--set", unknown[i][0], "--set", "devices=cpu:2", "--set",
                     "comm.link=auto", "--set", unknown[i][1], NULL);
         assert_int_equal(p.code, 78);
-        assert_says(p.err, unknown[i][2]);
+        program_assert_says(p.err, unknown[i][2]);
     }
     program_run(&p, 10, "simulate", scratch_path("nowhere"), NULL);
     assert_int_equal(p.code, 66);
@@ -263,10 +259,10 @@ static void says_what_is_wrong(void **state) {
     assert_int_equal(p.code, 0); /* each on the devices that it is for */
     program_run(&p, 10, "simulate", run_dir, "--devices", "3", "--algorithm", "halving_doubling", NULL);
     assert_int_equal(p.code, 78);
-    assert_says(p.err, "halving_doubling cannot add among 3 devices");
+    program_assert_says(p.err, "halving_doubling cannot add among 3 devices");
     program_run(&p, 10, "simulate", run_dir, "--devices", "6", "--per-host", "4", "--algorithm", "hierarchical", NULL);
     assert_int_equal(p.code, 78);
-    assert_says(p.err, "hierarchical cannot add among 6 devices");
+    program_assert_says(p.err, "hierarchical cannot add among 6 devices");
 }
 
 int main(void) {

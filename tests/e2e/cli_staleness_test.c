@@ -10,10 +10,6 @@
 static struct program p;
 static const char *const server = "dp={server: dedicated, staleness: 2}";
 
-static void assert_code(int code) {
-    if (p.code != code) fail_msg("exit code %d:\n%s%s", p.code, p.out, p.err);
-}
-
 /* ---- one run ---- */
 
 static void run(const char *dir, const char *const *more) {
@@ -25,7 +21,7 @@ static void the_summary_tells(void **state) {
     (void)state;
     const char *const more[] = {"mode=dp", server, "train=60st", "optimizer.name=adam", NULL};
     run("told", more);
-    assert_code(0);
+    program_assert_code(&p, 0);
     assert_float_equal(program_number(&p, "staleness.bound"), 2, 0);
     assert_float_equal(program_number(&p, "staleness.most"), 3, 0);
     double mean = program_number(&p, "staleness.mean"), idle = program_number(&p, "staleness.idle");
@@ -36,7 +32,7 @@ static void the_summary_tells(void **state) {
 
     const char *const without[] = {"mode=dp", "train=20st", NULL};
     run("quiet", without);
-    assert_code(0);
+    program_assert_code(&p, 0);
     assert_null(strstr(p.out, "staleness"));
     assert_null(strstr(p.err, "staleness"));
 }
@@ -51,7 +47,7 @@ static void the_bytes_are_those_of_a_run_that_waits(void **state) {
         const char *const more[] = {"mode=dp", ways[i], "deterministic=false", "train=1000st", "checkpoint=off", NULL};
         struct pool *pool;
         run(i ? "bytes-async" : "bytes-sync", more);
-        assert_code(0);
+        program_assert_code(&p, 0);
         assert_ok(pool_create(&pool));
         const struct json_value *bytes = json_get(program_json(&p, pool), "bytes");
         sent[i] = json_get(bytes, "sent")->children[0].number;
@@ -77,7 +73,7 @@ static void a_server_that_is_long_busy_is_not_lost(void **state) {
                                     "comm.timeout=4s",
                                     NULL};
         run(i ? "busy-free" : "busy-turn", more);
-        assert_code(0);
+        program_assert_code(&p, 0);
     }
 }
 
@@ -94,14 +90,14 @@ static void asked_to_stop(void **state) {
         training_begin(&p, dir, more);
         kill(p.pid, i % 2 ? SIGTERM : SIGINT);
         training_ends(&p, 2);
-        assert_code(i % 2 ? 143 : 130);
+        program_assert_code(&p, i % 2 ? 143 : 130);
         assert_null(strstr(p.err, "error"));
         training_gone();
         long saved = training_saved(dir);
         assert_true(saved >= 10);
         training_resume(&p, dir, saved + 20);
         assert_true(program_wait(&p, 60));
-        assert_code(0);
+        program_assert_code(&p, 0);
         assert_float_equal(program_number(&p, "steps"), saved + 20, 0);
     }
 }
@@ -118,7 +114,7 @@ static void killed_and_resumed_it_is_the_same(void **state) {
     assert_true(saved >= 50 && saved % 50 == 0);
     training_resume(&p, "killed", saved + 70);
     assert_true(program_wait(&p, 60));
-    assert_code(0);
+    program_assert_code(&p, 0);
     char hash[80];
     snprintf(hash, sizeof hash, "%s", program_string(&p, "weights_sha256"));
     const char *const control[] = {
@@ -143,7 +139,7 @@ static void it_goes_on_from_any_other(void **state) {
         snprintf(resume, sizeof resume, "checkpoint={every: 30st, resume: '%s'}", scratch_path(before));
         const char *const more[] = {ways[i][0], ways[i][1], length, i ? resume : "checkpoint=30st", NULL};
         run(dir, more);
-        assert_code(0);
+        program_assert_code(&p, 0);
         assert_float_equal(program_number(&p, "steps"), 30 + 30 * i, 0);
     }
 }
@@ -162,7 +158,7 @@ static void processes_give_the_bits_of_threads(void **state) {
         snprintf(dir, sizeof dir, "turns-%d", i);
         const char *const more[] = {ways[i][0], ways[i][1], ways[i][2], "eval=25st", "train=60st", NULL};
         run(dir, more);
-        assert_code(0);
+        program_assert_code(&p, 0);
         if (i) assert_string_equal(program_string(&p, "weights_sha256"), first);
         snprintf(first, sizeof first, "%s", program_string(&p, "weights_sha256"));
         assert_float_equal(program_number(&p, "staleness.most"), 3, 0);
@@ -185,7 +181,7 @@ static void lost_and_asked_to_stop(void **state) {
         training_begin(&p, dir, more);
         kill(program_rank(&p, rank, 5), asked ? SIGTERM : SIGKILL);
         training_ends(&p, 5);
-        assert_code(asked ? 143 : 75);
+        program_assert_code(&p, asked ? 143 : 75);
         if (!asked) training_says(&p, who);
         training_gone();
     }
@@ -207,23 +203,23 @@ static void compared_as_the_question_alone(void **state) {
           f);
     assert_int_equal(fclose(f), 0);
     program_run(&p, 120, "compare", file, "--dir", folder, NULL);
-    assert_code(0);
+    program_assert_code(&p, 0);
     assert_non_null(strstr(p.out, "same losses and weights, bit for bit: no (0 of 1 pairs)"));
     assert_non_null(strstr(p.out, "no: step "));
 
     const char *const waits[] = {"mode=dp", "dp.server=dedicated", "train=20st", NULL};
     const char *const does_not[] = {"mode=dp", server, "train=20st", NULL};
     run("waits", waits);
-    assert_code(0);
+    program_assert_code(&p, 0);
     run("does-not", does_not);
-    assert_code(0);
+    program_assert_code(&p, 0);
     snprintf(a, sizeof a, "%s", scratch_path("waits"));
     snprintf(b, sizeof b, "%s", scratch_path("does-not"));
     program_run(&p, 60, "compare", a, b, NULL);
-    assert_code(78);
+    program_assert_code(&p, 78);
     assert_non_null(strstr(p.err, "dp.staleness is '0' beside '2'"));
     program_run(&p, 60, "compare", a, b, "--axis", "dp.staleness", NULL);
-    assert_code(0);
+    program_assert_code(&p, 0);
     assert_non_null(strstr(p.out, "no: step "));
 }
 

@@ -32,15 +32,6 @@ static int tear_down(void **state) {
     "100}, "                                                                                                           \
     "batch: {size: 32, shards: 2}, train: 64st, schedule: cosine, eval: off}\nwarmup: 2st\n"
 
-static int count(const char *pattern) {
-    char path[1400];
-    glob_t found;
-    snprintf(path, sizeof path, "%s/%s", folder, pattern);
-    int n = glob(path, 0, NULL, &found) == 0 ? (int)found.gl_pathc : 0;
-    if (n) globfree(&found);
-    return n;
-}
-
 static const char *inside(const char *name) {
     static char path[1400];
     snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -103,7 +94,7 @@ static void a_grid_is_what_its_runs_are(void **state) {
     assert_true(isnan(score_of(tuning, 2))); /* null */
     assert_true(json_number(&json_get(&json_get(tuning, "cells")->children[0], "tries")->children[2], "diverged") == 2);
     assert_int_equal(chosen_of(tuning, 0), at);
-    assert_int_equal(count("tune/cells/*/run-*/compare.json"), 6);
+    assert_int_equal(folder_count(folder, "tune/cells/*/run-*/compare.json"), 6);
     program_run(&p, 60, "run", inside("best.yaml"), "--json", "--quiet", "--set", "seed=11", "--set", "checkpoint=off",
                 NULL);
     assert_int_equal(p.code, 0); /* a file that runs */
@@ -132,7 +123,7 @@ static void halving_goes_on_from_its_checkpoints(void **state) {
                        "schedule=cosine", "eval=off", "seed=1000000"),
                   SETS(lr));
     assert_true(score_of(tuning, best) == program_number(&other, "val.loss"));
-    assert_int_equal(count("tune/cells/*/run-01/ckpt"), 0);
+    assert_int_equal(folder_count(folder, "tune/cells/*/run-01/ckpt"), 0);
     pool_free(pool);
 }
 
@@ -194,7 +185,7 @@ static void sides_at_their_best_are_compared(void **state) {
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "tuning: 4 tries of 2 cells"));
     assert_non_null(strstr(p.out, "comparison: 2 cells, 6 runs each: 12 runs\n"));
-    assert_int_equal(count("*"), 0);
+    assert_int_equal(folder_count(folder, "*"), 0);
     program_run(&p, 240, "compare", file, "--dir", folder, "--json", NULL);
     if (p.code) fail_msg("exit code %d:\n%s%s", p.code, p.out, p.err);
     const struct json_value *j = program_json(&p, pool), *tuning = json_get(j, "tuning");

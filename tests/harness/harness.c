@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -73,6 +74,15 @@ const char *scratch_path(const char *name) {
     char *p = paths[next++ % 8];
     snprintf(p, sizeof paths[0], "%s/%s", scratch_folder(), name);
     return p;
+}
+
+int folder_count(const char *in, const char *pattern) {
+    char path[1400];
+    glob_t found;
+    snprintf(path, sizeof path, "%s/%s", in, pattern);
+    int n = glob(path, 0, NULL, &found) == 0 ? (int)found.gl_pathc : 0;
+    if (n) globfree(&found);
+    return n;
 }
 
 void save_text(const char *path, const char *text) {

@@ -36,6 +36,8 @@ const char *scratch_folder(void);
 const char *scratch_path(const char *name);
 /* A file that holds this and nothing else. */
 void save_text(const char *path, const char *text);
+/* How many paths "in/pattern" matches, as in a shell. */
+int folder_count(const char *in, const char *pattern);
 /* Counts allocations (malloc, calloc, realloc, aligned_alloc, posix_memalign) of the whole process
  * between the calls. */
 void count_allocations_begin(void);

@@ -126,6 +126,14 @@ void program_assert_same(const struct program *a, const struct program *b, const
             fail_msg("%s: %s differs", what, keys[i]);
 }
 
+void program_assert_code(const struct program *p, int code) {
+    if (p->code != code) fail_msg("exit code %d, not %d:\n%s%s", p->code, code, p->out, p->err);
+}
+
+void program_assert_says(const char *text, const char *part) {
+    if (!strstr(text, part)) fail_msg("'%s' is not in:\n%s", part, text);
+}
+
 bool program_ended(const struct program *p) {
     siginfo_t end = {0};
     return waitid(P_PID, (id_t)p->pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 && end.si_pid != 0;

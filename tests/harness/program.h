@@ -35,6 +35,9 @@ void program_train_end(struct program *p);
 void program_train(struct program *p, const char *const *sets, const char *const *more);
 /* Fails the test unless both trainings had the same losses and weights; what: what the second was. */
 void program_assert_same(const struct program *a, const struct program *b, const char *what);
+/* Fail the test, with all that the program printed, unless it ended with this code; unless the text has this part. */
+void program_assert_code(const struct program *p, int code);
+void program_assert_says(const char *text, const char *part);
 /* Waits; false when it was still running after limit_s and had to be killed. */
 bool program_wait(struct program *p, double limit_s);
 /* Whether it has ended; it is still to be waited for. */

@@ -57,10 +57,6 @@ struct ahead {
 
 /* ---- the program, once ---- */
 
-static int bucket_at(const struct ahead *a, int64_t place) {
-    return buckets_before(a->m->cut, place + 1) - 1;
-}
-
 /* Gives the visit, which is the last one where that is to the same bucket. */
 static int visit_add(struct ahead *a, int bucket, int from) {
     if (a->visits > from && a->visit[a->visits - 1].bucket == bucket) return a->visits - 1;
@@ -68,11 +64,8 @@ static int visit_add(struct ahead *a, int bucket, int from) {
     return a->visits++;
 }
 
-/* The buckets that a parameter lies in. */
-static void param_buckets(const struct ahead *a, int param, int *lo, int *hi) {
-    const struct tensor_info *p = &a->m->t->model->params[param];
-    *lo = bucket_at(a, p->offset);
-    *hi = bucket_at(a, p->offset + (p->count ? p->count - 1 : 0));
+static struct bucket_range param_buckets(const struct ahead *a, int param) {
+    return buckets_of_param(a->m->cut, &a->m->t->model->params[param]);
 }
 
 /* Forward goes down through the arena, and so it does through a layer's parameters. */
@@ -81,10 +74,9 @@ static void node_visit(struct ahead *a, int node, bool backward) {
     struct halt *halt = &a->halt[backward][node];
     int from = backward ? a->forward : 0, count = n->plan.nparams, first = -1;
     for (int i = 0; i < count; i++) {
-        int lo, hi;
-        param_buckets(a, n->param[backward ? i : count - 1 - i], &lo, &hi);
-        for (int b = lo; b <= hi; b++) {
-            int v = visit_add(a, backward ? b : lo + hi - b, from);
+        struct bucket_range of = param_buckets(a, n->param[backward ? i : count - 1 - i]);
+        for (int b = of.lo; b <= of.hi; b++) {
+            int v = visit_add(a, backward ? b : of.lo + of.hi - b, from);
             if (first < 0) first = v;
         }
     }
@@ -106,9 +98,9 @@ static void visits_join(struct ahead *a) {
 static size_t visits_most(const struct ahead *a) {
     size_t most = 0;
     for (int k = 0; k < a->m->t->model->nnodes; k++)
-        for (int i = 0, lo, hi; i < a->m->t->model->nodes[k].plan.nparams; i++) {
-            param_buckets(a, a->m->t->model->nodes[k].param[i], &lo, &hi);
-            most += (size_t)(hi - lo + 1);
+        for (int i = 0; i < a->m->t->model->nodes[k].plan.nparams; i++) {
+            struct bucket_range of = param_buckets(a, a->m->t->model->nodes[k].param[i]);
+            most += (size_t)(of.hi - of.lo + 1);
         }
     return most;
 }

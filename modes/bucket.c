@@ -48,6 +48,11 @@ int buckets_before(const struct buckets *b, int64_t place) {
     return count;
 }
 
+struct bucket_range buckets_of_param(const struct buckets *b, const struct tensor_info *param) {
+    int64_t last = param->offset + (param->count ? param->count : 1);
+    return (struct bucket_range){buckets_before(b, param->offset + 1) - 1, buckets_before(b, last) - 1};
+}
+
 void buckets_fini(struct buckets *b) {
     free(b->edge);
     b->edge = NULL;

@@ -18,4 +18,9 @@ MUST_CHECK enum error buckets_init(struct buckets *b, const struct model *m, con
 void buckets_align(struct buckets *b, int64_t multiple);
 /* How many of them begin before that place. */
 int buckets_before(const struct buckets *b, int64_t place);
+/* The buckets that a parameter lies in, from lo to hi. */
+struct bucket_range {
+    int lo, hi;
+};
+struct bucket_range buckets_of_param(const struct buckets *b, const struct tensor_info *param);
 void buckets_fini(struct buckets *b);

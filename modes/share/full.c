@@ -51,11 +51,10 @@ static void units_find(struct mode *m, struct unit *unit) {
         int lo = m->cut->count, hi = -1;
         for (int i = 0; i < n->plan.nparams; i++) {
             const struct tensor_info *p = &model->params[n->param[i]];
-            int first = buckets_before(m->cut, p->offset + 1) - 1,
-                last = buckets_before(m->cut, p->offset + p->count) - 1;
+            struct bucket_range of = buckets_of_param(m->cut, p);
             bool lent = p->node != k;
-            for (int u = first; u <= last && lent; u++) unit[u].tied = true;
-            if (!lent) lo = first < lo ? first : lo, hi = last > hi ? last : hi;
+            for (int u = of.lo; u <= of.hi && lent; u++) unit[u].tied = true;
+            if (!lent) lo = of.lo < lo ? of.lo : lo, hi = of.hi > hi ? of.hi : hi;
         }
         for (int u = lo; u <= hi; u++) unit[u].reach = hi > unit[u].reach ? hi : unit[u].reach;
     }

@@ -242,7 +242,7 @@ static enum error mode_stats(struct mode *m, struct mode_stats *out) {
     *out = (struct mode_stats){0};
     TRY(m->ops.stats(m, out));
     team_stats(&m->team, out);
-    return mode_hold(m, &out->held);
+    return ERR_NONE;
 }
 
 static enum error mode_watch(struct mode *m, struct trace_clock *clock) {
@@ -288,6 +288,7 @@ const struct step_ops mode_step = {.open = mode_open,
                                    .abort = mode_abort,
                                    .note = mode_note,
                                    .stats = mode_stats,
+                                   .hold = mode_hold,
                                    .watch = mode_watch,
                                    .trials = mode_trials,
                                    .take = mode_take,

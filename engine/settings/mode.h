@@ -21,7 +21,6 @@ struct mode_stats {
      * these gradients' weights were given away, in all and at most. Workers: nanoseconds of their
      * steps, and those that they did not compute in. */
     int64_t updates, old, oldest, stepped_ns, waited_ns;
-    struct held held; /* by this rank, but for activations */
 };
 /* What the first steps of a run may try, where sharing.tunes says so. */
 struct trials {
@@ -62,6 +61,8 @@ struct step_ops {
     /* Payload bytes to and from other ranks, and nanoseconds that communication ran beside computing, so far: of all that
      * has begun, for which it waits. */
     enum error (*stats)(struct mode *m, struct mode_stats *out);
+    /* What this rank holds, but for activations. */
+    enum error (*hold)(const struct mode *m, struct held *out);
     /* The run is traced from here on: t->trace hears of every call; *clock: how this rank's clock is compared with
      * rank 0's. NULL: no longer. Collective. */
     enum error (*watch)(struct mode *m, struct trace_clock *clock);

@@ -51,7 +51,9 @@ static enum error summary_gather(struct run *r, struct summary *s) {
     double *v = calloc((size_t)n, sizeof *v);
     if (!v) return FAIL(ERR_MEMORY, "no memory for the summary");
     struct mode_stats stats;
+    struct held held = {0};
     enum error err = r->step->stats(t->mode, &stats);
+    if (!err) err = r->step->hold(t->mode, &held);
     if (t->standing.worker == 0) {
         for (int i = 0; i < PHASES; i++) v[i] = clock_seconds(t->phase_ns[i]);
         v[PHASES] = fmax(0, clock_seconds(stats.lane_ns - t->phase_ns[PHASE_COMM]));
@@ -64,8 +66,8 @@ static enum error summary_gather(struct run *r, struct summary *s) {
     mine[9] = (double)stats.stepped_ns, mine[10] = (double)stats.waited_ns;
     mine[11] = (double)r->start.sent, mine[12] = (double)r->start.received;
     mine[13] = (double)r->paused.sent, mine[14] = (double)r->paused.received;
-    if (t->graph) stats.held.of[HELD_ACTIVATIONS] = activations_bytes(t->graph);
-    memcpy(mine + 15, stats.held.of, sizeof stats.held.of);
+    if (t->graph) held.of[HELD_ACTIVATIONS] = activations_bytes(t->graph);
+    memcpy(mine + 15, held.of, sizeof held.of);
     if (!err) err = r->step->sum(t->mode, v, n);
     if (!err && t->rank == 0) err = summary_lists(s, ranks, t->job->settings->pool);
     if (!err && t->rank == 0) share_out(s, v + PHASES + 1);

@@ -3,6 +3,7 @@
 
 #include "engine/base/file.h"
 #include "engine/train/stop.h"
+#include "lab/lesson/audit.h"
 #include "lab/lesson/grade.h"
 #include "lab/lesson/run.h"
 
@@ -223,6 +224,39 @@ static int lab_grade(const struct cli *cli) {
     return code;
 }
 
+/* ---- check ---- */
+
+static enum error check_all(const struct lab_options *o, const struct lesson *key, struct audit *all) {
+    struct json j = {0};
+    int n = o->hand_ins.count;
+    if (key->nfiles)
+        return FAIL(ERR_CONFIG, "this lab asks for code, which has to be run\nengine lab grade --key %s ...",
+                    key->folder);
+    for (int i = 0; i < n; i++) TRY(audit_run(key, o->hand_ins.of[i], &all[i]));
+    audits_find_copies(all, n);
+    if (o->json) return cli_json(audits_json(all, n, &j), &j, stdout);
+    audits_print(all, n, stdout);
+    return ERR_NONE;
+}
+
+static int lab_check(const struct cli *cli) {
+    struct lab_options *o = cli->options;
+    struct lesson *key = pool_alloc(cli->pool, sizeof *key);
+    struct audit *all = pool_alloc(cli->pool, (size_t)o->hand_ins.count * sizeof *all);
+    char *report = NULL;
+    bool good = true;
+    if (!key || !all) return cli_fail(ERR_MEMORY);
+    enum error err = lesson_open(o->key, o->quick, key, &report);
+    int code = 0;
+    if (err != ERR_NONE)
+        code = cli_reported(err, report);
+    else if ((err = check_all(o, key, all)) != ERR_NONE)
+        code = cli_fail(err);
+    for (int i = 0; i < o->hand_ins.count && code == 0; i++) good &= !all[i].nfindings && all[i].claims == all[i].hold;
+    lesson_close(key);
+    return good ? code : error_exit_code(ERR_RESULT);
+}
+
 /* ---- the command ---- */
 
 #define WHICH CONFIG_STRING, AT(lab), .word = lesson_name, .missing = "which lab? 'engine lab list' lists them"
@@ -250,6 +284,14 @@ static const struct option grade_options[] = {
     OPTION_JSON(TEXT),
     {"--quiet", NULL, "no progress", CONFIG_BOOL, AT(quiet), .also = "-q"},
     {0}};
+static const struct option check_options[] = {
+    {"HANDIN", NULL, "a folder for each student: class/*", .at = AT(hand_ins), .many = OPTION_LIST,
+     .missing = "which hand-ins?"},
+    {"--key", "FOLDER", "the lecturer's copy of the lab", CONFIG_STRING, AT(key), .wants = "a folder",
+     .missing = "--key FOLDER: which lab?"},
+    {"--quick", NULL, "the results of the lab's quick form", CONFIG_BOOL, AT(quick)},
+    OPTION_JSON(TEXT),
+    {0}};
 static const struct command forms[] = {
     {"list", "lists the labs: number, name, title, question, and how long each takes", OPTIONS(list_options),
      .run = lab_list},
@@ -260,7 +302,9 @@ static const struct command forms[] = {
     {"copy", "copies its files into a new folder, to be changed and run by hand", OPTIONS(copy_options),
      .run = lab_copy},
     {"grade", "runs what a class has handed in against the lecturer's copy of a lab: a line each, the best first",
-     OPTIONS(grade_options), .run = lab_grade}};
+     OPTIONS(grade_options), .run = lab_grade},
+    {"check", "judges the claims by the files of results that were handed in, and names what was changed in them",
+     OPTIONS(check_options), .run = lab_check}};
 
 const struct command command_lab = {
     .name = "lab",
@@ -270,6 +314,7 @@ const struct command command_lab = {
         "Exit codes: 0; 1 a claim does not hold; 64 usage; 65 code that does not compile; 66 no such lab;\n"
         "69 the machine lacks what the lab needs; 78 a bad lab.yaml; the code of a step that failed; 130/143.\n"
         "Of grade: 0 all claims of all hand-ins hold; 1 one does not, or a hand-in could not be run (its line has\n"
-        "the reason); 64; 66 no such key; 69; 73 DIR is not empty; 78 the key's lab.yaml is bad; 130/143\n",
-    .forms = (const struct command *const[]){forms, forms + 1, forms + 2, forms + 3, forms + 4, NULL},
+        "the reason); 64; 66 no such key; 69; 73 DIR is not empty; 78 the key's lab.yaml is bad; 130/143\n"
+        "Of check: 0 all claims of all hand-ins hold, and nothing was changed; 1 if not; 64; 66; 78\n",
+    .forms = (const struct command *const[]){forms, forms + 1, forms + 2, forms + 3, forms + 4, forms + 5, NULL},
 };

@@ -3,6 +3,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/file.h"
 #include "engine/train/stop.h"
+#include "lab/lesson/digests.h"
 #include "lab/process/process.h"
 #include "lab/runner/runner.h"
 
@@ -19,7 +20,12 @@ struct lesson_state {
     struct lesson_result *out;
     struct pool *pool;
     const char *below; /* "runs", seen from the lab's folder */
+    bool reads;        /* what was made elsewhere: nothing is started */
 };
+
+const char *lesson_below(const struct lesson *l) {
+    return l->quick ? "quick" : "runs";
+}
 
 /* ---- commands ---- */
 
@@ -71,13 +77,13 @@ static enum error lesson_read_told(const struct lesson_state *t, const char *pat
     return file_exists(path) ? json_read(path, TOLD_MOST, told_limits, t->pool, &o->told) : ERR_NONE;
 }
 
-/* All of its runs are there: this starts none, but reads them. */
+/* All of its runs are there: this starts none, but reads them. Where they come from elsewhere, none may be missing. */
 static enum error lesson_read_compared(const struct lesson_state *t, const struct lesson_step *s, const char *folder,
                                        struct lesson_outcome *o) {
     struct runner r = {t->r->program, folder, true};
     struct compared *c = pool_alloc(t->pool, sizeof *c);
     if (!c) return ERR_MEMORY;
-    TRY(runner_run(&r, s->experiment, c));
+    TRY((t->reads ? runner_read : runner_run)(&r, s->experiment, c));
     TRY(compare_judge(c));
     compare_predict(c);
     o->compared = c;
@@ -103,6 +109,11 @@ static enum error lesson_read_step(const struct lesson_state *t, const struct le
     if (s->kind == LESSON_RUN) return lesson_read_run(t, folder, o);
     if (s->kind != LESSON_COMPARE) return lesson_read_told(t, file, o);
     return s->experiment ? lesson_read_compared(t, s, folder, o) : ERR_NONE;
+}
+
+enum error lesson_read(const struct lesson *l, int step, struct lesson_result *out) {
+    const struct lesson_state t = {&(struct lesson_runner){0}, l, out, l->pool, "", true};
+    return lesson_read_step(&t, &l->step[step], &out->outcome[step]);
 }
 
 /* A page beside it; without one a lab is none the worse. */
@@ -175,7 +186,7 @@ static enum error lesson_run_step(struct lesson_state *t, int i) {
     return o->compared || o->run ? lesson_write_report(t, s, i) : ERR_NONE;
 }
 
-static void claims_judge(const struct lesson *l, struct lesson_result *out) {
+void lesson_judge(const struct lesson *l, struct lesson_result *out) {
     for (int i = 0; i < l->nclaims; i++) {
         struct claim_result *c = &out->claim[i];
         bool open = l->quick && !l->claim[i].quick;
@@ -188,7 +199,12 @@ static void claims_judge(const struct lesson *l, struct lesson_result *out) {
     out->score = l->score.check ? claim_judge(l, &l->score, out->outcome).value : (double)NAN;
 }
 
-static enum error lesson_write_claims(const struct lesson *l, const struct lesson_result *out) {
+static enum error lesson_write_claims(const struct lesson *l, struct lesson_result *out, const char *below) {
+    struct digests files;
+    TRY(digests_take(l->folder, below, l->pool, &files));
+    TRY(digests_write(l->folder, below, l->pool, &files));
+    TRY(digest_of_file(file_of_code(), out->program));
+    snprintf(out->files, sizeof out->files, "%s", files.whole);
     struct json j = {0};
     char *path = pool_printf(l->pool, "%s/claims.json", out->runs);
     if (!path) return ERR_MEMORY;
@@ -196,7 +212,7 @@ static enum error lesson_write_claims(const struct lesson *l, const struct lesso
 }
 
 enum error lesson_run(const struct lesson_runner *r, const struct lesson *l, struct lesson_result *out) {
-    struct lesson_state t = {r, l, out, l->pool, l->quick ? "quick" : "runs"};
+    struct lesson_state t = {r, l, out, l->pool, lesson_below(l), false};
     int64_t began = clock_ns();
     *out = (struct lesson_result){.failed = -1};
     out->runs = pool_printf(l->pool, "%s/%s", l->folder, t.below);
@@ -206,6 +222,6 @@ enum error lesson_run(const struct lesson_runner *r, const struct lesson *l, str
     out->stopped = stop_signal() != 0;
     out->seconds = clock_seconds(clock_ns() - began);
     if (out->stopped || out->failed >= 0) return ERR_NONE;
-    claims_judge(l, out);
-    return lesson_write_claims(l, out);
+    lesson_judge(l, out);
+    return lesson_write_claims(l, out, t.below);
 }

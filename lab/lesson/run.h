@@ -1,9 +1,11 @@
 /* Runs a lab: its steps as processes of the engine, in its folder, and then judges its claims.
  *
  *   FOLDER/runs/STEP        what a step has made (quick/STEP in quick form); STEP.json where it is JSON
- *   FOLDER/runs/claims.json what came out
+ *   FOLDER/runs/files.sha256 the digests of the lab's files and of the results (digests.h)
+ *   FOLDER/runs/claims.json  what came out
  */
 #pragma once
+#include "engine/base/digest.h"
 #include "lab/lesson/claim.h"
 
 #include <stdio.h>
@@ -24,9 +26,17 @@ struct lesson_result {
     struct claim_result claim[LESSON_CLAIMS];
     int hold, broken, open; /* claims: how many; open: not judged in quick form */
     double score;           /* NaN: there is none, or it was not measured */
+    char program[SHA256_TEXT],
+        files[SHA256_TEXT]; /* the engine's own, and that of files.sha256; "": no claim was judged */
 };
 /* A step that ends with another code than it should is no error of this: it is in out->failed. */
 MUST_CHECK enum error lesson_run(const struct lesson_runner *r, const struct lesson *l, struct lesson_result *out);
+/* The folder of results, seen from the lab's: "runs", or "quick". */
+const char *lesson_below(const struct lesson *l);
+/* Reads what a step has left below out->runs; its outcome has 'exit' already. */
+MUST_CHECK enum error lesson_read(const struct lesson *l, int step, struct lesson_result *out);
+/* Judges the claims by the outcomes. */
+void lesson_judge(const struct lesson *l, struct lesson_result *out);
 
 void lesson_print(const struct lesson *l, const struct lesson_result *r, FILE *f);
 MUST_CHECK enum error lesson_json(const struct lesson *l, const struct lesson_result *r, struct json *j);

@@ -2,6 +2,7 @@
 #include "lab/lesson/run.h"
 
 #include "engine/base/text.h"
+#include "engine/base/version.h"
 
 #include <string.h>
 
@@ -64,6 +65,8 @@ enum error lesson_json(const struct lesson *l, const struct lesson_result *r, st
     }
     json_close(j, ']');
     json_bool(j, "all_hold", r->broken == 0);
+    json_object(j, "made_by", JSON_TEXT("engine", ENGINE_VERSION), JSON_TEXT("program_sha256", r->program),
+                JSON_TEXT("files_sha256", r->files));
     if (l->score.check)
         json_object(j, "score", JSON_TEXT("of", l->score.text), JSON_REAL("value", r->score),
                     JSON_BOOL("more_is_better", l->score_rises));

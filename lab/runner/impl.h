@@ -45,10 +45,14 @@ struct runner_state {
 };
 /* Takes a folder for this process, until fd is closed. */
 MUST_CHECK enum error runner_lock_folder(const char *folder, struct pool *pool, int *fd);
+/* Makes room for what is known of each run. */
+MUST_CHECK enum error runner_make_room(struct runner_state *s);
 /* Writes the cells' configurations, and makes room. */
 MUST_CHECK enum error runner_begin(struct runner_state *s);
 /* Takes what was run before, and tells how much that is. */
 void runner_take_all(struct runner_state *s);
+/* Puts the runs that are done into the cells: those that are missing leave no gap. */
+void runner_gather(struct runner_state *s);
 /* Runs what is missing. ERR_NONE, too, where this process was asked to stop. */
 MUST_CHECK enum error runner_run_all(struct runner_state *s);
 /* The path of a run's folder, or of what lies beside or below it. NULL: no memory. */

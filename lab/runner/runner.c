@@ -340,8 +340,7 @@ enum error runner_run_all(struct runner_state *s) {
     return ERR_NONE;
 }
 
-/* Runs that are missing leave no gap. */
-static void runner_gather(struct runner_state *s) {
+void runner_gather(struct runner_state *s) {
     for (int i = 0; i < s->x->ncells; i++) {
         struct compared_cell *cell = &s->out->cell[i];
         cell->nruns = 0;
@@ -371,7 +370,7 @@ static enum error runner_run_wanted(struct runner_state *s) {
     return runner_run_all(s);
 }
 
-static enum error runner_make_room(struct runner_state *s) {
+enum error runner_make_room(struct runner_state *s) {
     size_t n = (size_t)(s->x->ncells * s->most);
     s->done = pool_alloc(s->pool, n * sizeof *s->done);
     s->seconds = pool_alloc(s->pool, n * sizeof *s->seconds);

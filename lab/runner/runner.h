@@ -18,6 +18,9 @@ struct runner {
 /* Fills out from compare_begin on. After SIGINT or SIGTERM (stop.h) it ends early, ERR_NONE, with what there is; so
  * it does on an error, which is that of the run that failed. */
 MUST_CHECK enum error runner_run(const struct runner *r, const struct experiment *x, struct compared *out);
+/* Reads the runs of an experiment that was made elsewhere, in the folders that its results.json names. Nothing is started and
+ * nothing is written; a run that is missing is ERR_DATA. */
+MUST_CHECK enum error runner_read(const struct runner *r, const struct experiment *x, struct compared *out);
 
 /* What running it would take. Nothing is written. */
 struct runner_plan {

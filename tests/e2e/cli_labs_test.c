@@ -2,6 +2,8 @@
  * comes with the program, in quick form, of which every claim must hold (those about time in the job 'timing' alone). */
 #include "tests/harness/lab.h"
 
+#include "engine/base/file.h"
+
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -214,6 +216,25 @@ static void labs_are_listed_shown_and_copied(void **state) {
     program_assert_code(&p, 64);
 }
 
+/* The course of docs/teaching.md has each lab once, with its minutes: "03 (2". */
+static void the_course_has_every_lab(void **state) {
+    (void)state;
+    struct pool *pool;
+    char *text, entry[32];
+    size_t n;
+    assert_ok(pool_create(&pool));
+    assert_ok(file_read(ENGINE_SOURCE_DIR "/docs/teaching.md", 1 << 20, pool, &text, &n));
+    program_run(&p, 20, "lab", "list", "--json", NULL);
+    const struct json_value *labs = json_get(program_json(&p, pool), "labs");
+    for (int i = 0; i < labs->count; i++) {
+        const struct json_value *lab = &labs->children[i];
+        snprintf(entry, sizeof entry, "%.2s (%g", json_text(lab, "name"), json_number(lab, "minutes"));
+        char *at = strstr(text, entry);
+        if (!at || strstr(at + 1, entry)) fail_msg("docs/teaching.md has not once '%s'", entry);
+    }
+    pool_free(pool);
+}
+
 /* What a student has changed in his copy stays. */
 static void a_changed_copy_stays_as_it_is(void **state) {
     (void)state;
@@ -238,6 +259,14 @@ static void assert_reports(const char *dir) {
         if (access(path, F_OK) != 0) fail_msg("%s is not there", path);
     }
     if (!none) globfree(&found);
+}
+
+/* As a lecturer checks what was handed in. */
+static void assert_unchanged(const char *name, const char *dir) {
+    char key[700];
+    snprintf(key, sizeof key, "%s/examples/labs/%s", ENGINE_SOURCE_DIR, name);
+    program_run(&p, 60, "lab", "check", dir, "--key", key, "--quick", NULL);
+    program_assert_says(p.out, "; nothing was changed\n");
 }
 
 /* The one test of what the labs say: they take some seconds each. One that needs GPUs, hosts or Python's modules
@@ -267,6 +296,7 @@ static void every_claim_holds(void **state) {
         all += p.seconds;
         assert_true(lab_assert_holds(&p, name) > 0);
         assert_reports(dir);
+        assert_unchanged(name, dir);
     }
     print_message("all: %.0f s\n", all);
     pool_free(pool);
@@ -280,6 +310,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_is_wrong_with_a_lab_is_told_at_its_place, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_python_module_that_is_missing_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(labs_are_listed_shown_and_copied, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_course_has_every_lab, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_changed_copy_stays_as_it_is, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_claim_holds, set_up, tear_down),
     };

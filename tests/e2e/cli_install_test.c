@@ -69,6 +69,18 @@ static void all_is_there(void **state) {
                 "exit 1; done");
 }
 
+/* What students hand in is theirs to write: neither files nor programs have a solution, and what labs ask for is to do. */
+static void no_answers_are_there(void **state) {
+    (void)state;
+    (void)shell("grep -rl 'A solution of lab' \"$P\" || :");
+    assert_string_equal(p.out, "");
+    (void)shell(
+        "cd \"$P/share/doc/engine/examples/labs\" && n=0 && for lab in */lab.yaml; do"
+        "  for file in $(sed -n 's/^hand_in: \\[\\(.*\\)\\]$/\\1/p' $lab | tr -d ,); do"
+        "    grep -q TODO \"$(dirname $lab)/$file\" && n=$((n + 1)) || echo \"$lab: $file\"; done; done; echo $n");
+    assert_string_equal(p.out, "10\n");
+}
+
 /* Every link of a document to a file of the project leads somewhere. */
 static void links_lead_somewhere(void **state) {
     (void)state;
@@ -135,6 +147,7 @@ static void a_new_library_is_a_new_build(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_is_there),
+        cmocka_unit_test(no_answers_are_there),
         cmocka_unit_test(links_lead_somewhere),
         cmocka_unit_test(the_code_is_there_once),
         cmocka_unit_test(it_finds_its_own),

@@ -3,6 +3,7 @@
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/device/runtime.h"
+#include "engine/model/state.h"
 #include "engine/settings/exchange.h"
 #include "engine/settings/run_config.h"
 #include "transport/flight/recorder.h"
@@ -110,9 +111,9 @@ enum error team_share_start(struct team *m, struct trainer *t) {
 }
 
 enum error team_share_state(struct team *m, struct trainer *t) {
-    int64_t n = t->model->arena_floats;
-    for (int i = 0; i < t->optim->nslots; i++)
-        TRY(group_broadcast(m->group, GROUP_INLINE, t->arena.slots[i], n, DTYPE_F32, 0));
+    for (int i = 0; i < t->arena.nslots; i++)
+        TRY(group_broadcast(m->group, GROUP_INLINE, t->arena.slots[i],
+                            state_place(t->model, t->optim, i, t->model->arena_floats), DTYPE_F32, 0));
     return ERR_NONE;
 }
 

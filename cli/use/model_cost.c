@@ -6,7 +6,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/text.h"
-#include "engine/optim/optim.h"
+#include "engine/model/state.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -91,8 +91,8 @@ static struct cost step_cost(const struct cost_page *p, const struct plan_step *
 
 /* Weights are read and written, gradients read, each slot of the optimizer read and written. */
 static struct cost update_cost(const struct cost_page *p) {
-    int slots = optim_of(&p->v->settings.config.optimizer.kind)->nslots;
-    return cost_of(p, 0, (double)(3 + 2 * slots) * sizeof(float) * (double)p->v->network.model->parameters);
+    double slots = state_each(p->v->network.model, &p->v->settings.config.optimizer.kind);
+    return cost_of(p, 0, (3 + 2 * slots) * sizeof(float) * (double)p->v->network.model->parameters);
 }
 
 static const char *step_name(const struct cost_page *p, const struct plan_step *s) {

@@ -5,6 +5,7 @@
 #include "engine/base/json.h"
 #include "engine/base/memory.h"
 #include "engine/base/text.h"
+#include "engine/model/state.h"
 #include "lab/predict/staged.h"
 #include "lab/predict/sweep.h"
 #include "modes/bucket.h"
@@ -38,7 +39,7 @@ static enum error memory_find(const struct model_view *v, const struct mode_row 
                                  .owners = sharing_owners(&how, c.devices.count + how.servers),
                                  .serves_apart = how.servers > 0,
                                  .sums = held_sums(planned_passes(&c)),
-                                 .slots = optim_of(&c.optimizer.kind)->nslots,
+                                 .slots = state_each(v->network.model, &c.optimizer.kind),
                                  .arena = (double)v->network.model->arena_floats * sizeof(float),
                                  .bytes = bytes,
                                  .buckets = b.count < MOST ? b.count : MOST};

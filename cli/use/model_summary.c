@@ -3,7 +3,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/text.h"
-#include "engine/optim/optim.h"
+#include "engine/model/state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,8 @@ static struct summary_totals totals_of(const struct model_view *v, const struct 
                                .activation_gradients = v->network.plan->gradients,
                                .scratch = (int64_t)v->network.plan->scratch};
     t.again = v->network.plan->again_flops;
-    t.state = summary_optimizer_of(v)->nslots * t.weights;
+    double each = state_each(v->network.model, &v->settings.config.optimizer.kind);
+    t.state = (int64_t)(each * (double)t.weights + 0.5);
     for (int k = 0; k < v->network.model->nnodes; k++) t.forward += rows[k].forward, t.backward += rows[k].backward;
     return t;
 }

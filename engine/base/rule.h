@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { RULE_NUMBERS = 12, RULE_SLOTS = 2, RULE_NORMS = 2, RULE_KINDS = 64 };
+enum { RULE_NUMBERS = 12, RULE_SLOTS = 3, RULE_NORMS = 2, RULE_KINDS = 64 };
 /* A part of a tensor, in the device's memory. */
 struct rule_span {
     float *w; /* weights, updated */
@@ -17,6 +17,7 @@ struct rule_span {
     float rate;   /* of this tensor alone, from its norms or its shape; 0 where the optimizer asks for none */
     int kind;     /* of tensor: which of the rule's numbers are its own (optim_kind) */
     int64_t rows; /* of the whole matrix that this is, where the optimizer works on such; else 0 */
+    int64_t columns;
 };
 /* What there is to work on a whole matrix: memory, and a way to share loops among threads. */
 struct rule_work {

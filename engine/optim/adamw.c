@@ -3,11 +3,16 @@
 #include "engine/optim/adam.h"
 
 FORMULA void adamw_step(const struct adam_numbers *k, struct element *e) {
-    adam_formula(k, e);
+    adam_formula(k, 2, e);
+}
+
+FORMULA void adamw_amsgrad(const struct adam_numbers *k, struct element *e) {
+    adam_formula(k, 3, e);
 }
 
 FORMULA_STEP(adamw_step, adam_numbers, 2)
-FORMULAS(adamw, FORMULA_OF(adamw_step))
+FORMULA_STEP(adamw_amsgrad, adam_numbers, 3)
+FORMULAS(adamw, FORMULA_OF(adamw_step), FORMULA_OF(adamw_amsgrad))
 
 #ifdef FORMULA_IN_C
 static void numbers_of(const void *config, const struct optim_step *s, bool matrix, void *numbers) {
@@ -20,6 +25,7 @@ static void numbers_of(const void *config, const struct optim_step *s, bool matr
 static const struct config_field fields[] = {
     ADAM_ROWS("1e-3", "1e-8", "0.01", "This share of the weights, times the learning rate, is subtracted in every step",
               "all"),
+    ADAM_AMSGRAD,
     {.key = NULL},
 };
 
@@ -30,8 +36,10 @@ const struct optim_ops optim_adamw = {
                 .shorthand = "lr",
                 .help = "Adam with separate weight decay, like torch.optim.AdamW",
                 .check = adam_check},
-    .nslots = 2,
-    .slot_names = {"exp_avg", "exp_avg_sq"},
+    .nslots = 3,
+    .slots = adam_slots,
+    .slot_names = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
+    .variant = adam_variant,
     .formulas = adamw_formulas,
     .numbers = numbers_of,
     .adaptive = true,

@@ -12,8 +12,8 @@
 #include "engine/base/rule.h"
 
 struct element {
-    float w, g, m, v; /* m and v: slots 0 and 1 */
-    float rate;       /* the span's */
+    float w, g, m, v, x; /* m, v and x: slots 0, 1 and 2 */
+    float rate;          /* the span's */
 };
 
 #ifndef FORMULA
@@ -28,7 +28,7 @@ struct element {
 #define FORMULA_LOOP(name, numbers, slots, to)                                                                         \
     VECTORISED static void name##_loop(const float *number, const struct rule_span *s) {                               \
         float *restrict w = s->w, *restrict g = s->g;                                                                  \
-        float *restrict m = s->slot[0], *restrict v = s->slot[1];                                                      \
+        float *restrict m = s->slot[0], *restrict v = s->slot[1], *restrict x = s->slot[2];                            \
         struct numbers k;                                                                                              \
         float rate = s->rate;                                                                                          \
         int64_t n = s->n;                                                                                              \
@@ -38,10 +38,12 @@ struct element {
             struct element e = {.w = w[i], .g = g[i], .rate = rate};                                                   \
             if ((slots) > 0) e.m = m[i];                                                                               \
             if ((slots) > 1) e.v = v[i];                                                                               \
+            if ((slots) > 2) e.x = x[i];                                                                               \
             name(&k, &e);                                                                                              \
             to[i] = e.to;                                                                                              \
             if ((slots) > 0) m[i] = e.m;                                                                               \
             if ((slots) > 1) v[i] = e.v;                                                                               \
+            if ((slots) > 2) x[i] = e.x;                                                                               \
         }                                                                                                              \
     }
 #define FORMULA_STEP(name, numbers, slots) FORMULA_LOOP(name, numbers, slots, w)

@@ -101,7 +101,7 @@ static enum error read_group(const struct config_variant *optimizer, const struc
     if (ops->variant && ops->variant(config) != ops->variant(optimizer->config))
         config_error(e, node, false,
                      "all groups step by one formula of %s, and this one's keys would be another's\n"
-                     "momentum is 0 in all groups or in none, and nesterov the same in all",
+                     "momentum is 0 in all groups or in none, and nesterov and amsgrad are the same in all",
                      ops->section.name);
     return ERR_NONE;
 }

@@ -17,7 +17,7 @@ struct lamb_numbers {
 /* Updates the moments of e, and puts the direction of its step, before the trust ratio, into e->g. */
 FORMULA void lamb_direction(const struct lamb_numbers *k, struct element *e) {
     moments_follow(&k->of, k->scale * e->g, e);
-    e->g = k->unbias_m * e->m / moments_root(&k->of, e) + k->decay * e->w;
+    e->g = k->unbias_m * e->m / moments_root(&k->of, e->v) + k->decay * e->w;
 }
 
 FORMULA void lamb_step(const struct lamb_numbers *k, struct element *e) {

@@ -32,7 +32,7 @@ FORMULA void muon_step(const struct muon_numbers *k, struct element *e) {
         e->w = k->shrink * e->w - k->lr * e->rate * e->g;
     } else {
         moments_follow(&k->of, k->scale * e->g, e);
-        e->w = k->shrink_adam * e->w - k->step_adam * (e->m / moments_root(&k->of, e));
+        e->w = k->shrink_adam * e->w - k->step_adam * (e->m / moments_root(&k->of, e->v));
     }
 }
 
@@ -111,7 +111,7 @@ static void muon_orthogonalise(const struct rule_work *w, float *x, int64_t r, i
 
 /* Leaves in the place of the gradient what the step takes. */
 static void muon_whole(const float *number, const struct rule_span *s, const struct rule_work *w) {
-    int64_t rows = s->rows, columns = s->n / rows;
+    int64_t rows = s->rows, columns = s->columns;
     bool turned = rows > columns;
     float *x = w->scratch;
     muon_direct_loop(number, s);
@@ -126,6 +126,12 @@ static void muon_whole(const float *number, const struct rule_span *s, const str
         muon_transpose(s->g, x, columns, rows);
     else
         memcpy(s->g, x, (size_t)s->n * sizeof *x);
+}
+
+static bool muon_takes(const int64_t *dim, int ndim, bool hidden, int64_t *rows, int64_t *columns) {
+    *rows = dim[0], *columns = 1;
+    for (int i = 1; i < ndim; i++) *columns *= dim[i];
+    return hidden;
 }
 
 static int64_t muon_scratch(int64_t rows, int64_t columns) {
@@ -199,6 +205,7 @@ const struct optim_ops optim_muon = {
     .formulas = muon_formulas,
     .numbers = muon_numbers_of,
     .whole = muon_whole,
+    .takes = muon_takes,
     .scratch = muon_scratch,
     .size = muon_size,
     .adaptive = true,

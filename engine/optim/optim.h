@@ -16,8 +16,12 @@ struct optim_step {
 struct optim_ops {
     /* Name and own keys (the common ones are optimizer_config's); the configuration begins with double lr. */
     struct config_section section;
-    int nslots;
+    int nslots; /* the most that it has; slots: how many it has as it is configured; NULL: all */
+    int (*slots)(const void *config);
     const char *slot_names[OPTIM_SLOTS]; /* "momentum_buffer", "exp_avg", "exp_avg_sq" */
+    /* Makes a tensor's dimensions those of its state in the slot; false: it has none there. NULL: all state is as the
+     * tensors are; else it is without gaps, in their order (engine/model/state.h). */
+    bool (*state)(int slot, int64_t *dim, int ndim);
     int nnorms; /* OPTIM_NORMS: a tensor's step wants those of its w and g; 0: none are taken */
     /* Formulas of a step, element-wise and free of order: any cut of a span gives the same bits. variant: which of them
      * it is; NULL: the first. direct: what comes before norms are taken, or NULL. */
@@ -30,9 +34,12 @@ struct optim_ops {
     /* With norms: which tensors have them, and the span's rate, from those of the whole tensor. */
     bool (*adapts)(const void *config, bool matrix);
     float (*rate)(const void *config, const struct optim_step *s, bool matrix, const double norm[OPTIM_NORMS]);
-    /* What is done with the matrices of hidden layers, each as a whole (rule.whole), how many floats it needs for that, and
-     * the rate of such a span. NULL: nothing is; else no slice may cut a tensor, and the memory is the host's. */
+    /* What is done with some tensors, each as a whole (rule.whole). NULL: nothing is; else no slice may cut a tensor, and
+     * the memory is the host's. takes: whether a tensor is such a one (hidden: a matrix between the embeddings and the last
+     * layer), and its span's rows, at least 1, and columns; scratch: how many floats it needs for that, and size: the rate
+     * of such a span, both NULL where there is none. */
     void (*whole)(const float *number, const struct rule_span *s, const struct rule_work *w);
+    bool (*takes)(const int64_t *dim, int ndim, bool hidden, int64_t *rows, int64_t *columns);
     int64_t (*scratch)(int64_t rows, int64_t columns);
     float (*size)(const void *config, int64_t rows, int64_t columns);
     bool adaptive; /* how far it goes does not follow from the size of the gradient */
@@ -55,6 +62,10 @@ extern const struct config_variants optim_variants;
 static inline const struct optim_ops *optim_of(const struct config_variant *optimizer) {
     int count;
     return optim_kinds(&count)[optimizer->index];
+}
+static inline int optim_slots(const struct config_variant *optimizer) {
+    const struct optim_ops *ops = optim_of(optimizer);
+    return ops->slots ? ops->slots(optimizer->config) : ops->nslots;
 }
 
 /* The tensors to which a key applies: 'decay', 'adapt'. */

@@ -1,14 +1,14 @@
-/* Stochastic gradient descent with momentum, as torch.optim.SGD with dampening 0:
+/* Stochastic gradient descent with momentum, as torch.optim.SGD:
  *
  *     d = g + weight_decay * w
- *     b = momentum * b + d         (b begins as zero, so the first step's b is d, as PyTorch's)
+ *     b = momentum * b + (1 - dampening) * d         the first step's b is d
  *     w = w - lr * b               nesterov: w - lr * (d + momentum * b)
  *
  * Without momentum b is neither read nor written: w = w - lr * d. */
 #include "engine/optim/formula.h"
 
 struct sgd_numbers {
-    float lr, scale, decay, momentum;
+    float lr, scale, decay, momentum, add;
 };
 
 FORMULA float sgd_gradient(const struct sgd_numbers *k, const struct element *e) {
@@ -20,7 +20,7 @@ FORMULA void sgd_plain(const struct sgd_numbers *k, struct element *e) {
 }
 
 FORMULA void sgd_momentum(const struct sgd_numbers *k, struct element *e) {
-    e->m = k->momentum * e->m + sgd_gradient(k, e);
+    e->m = k->momentum * e->m + k->add * sgd_gradient(k, e);
     e->w -= k->lr * e->m;
 }
 
@@ -37,7 +37,7 @@ FORMULAS(sgd, FORMULA_OF(sgd_plain), FORMULA_OF(sgd_momentum), FORMULA_OF(sgd_ne
 
 #ifdef FORMULA_IN_C
 struct sgd_config {
-    double lr, momentum, weight_decay;
+    double lr, momentum, dampening, weight_decay;
     int decay; /* enum optim_tensors */
     bool nesterov;
 };
@@ -56,6 +56,7 @@ static void sgd_numbers(const void *config, const struct optim_step *s, bool mat
         .scale = s->scale,
         .decay = optim_applies(c->decay, matrix) ? (float)c->weight_decay : 0,
         .momentum = (float)c->momentum,
+        .add = s->t == 1 ? 1 : (float)(1 - c->dampening),
     };
 }
 
@@ -63,12 +64,16 @@ static void sgd_check(const void *config, const struct node *at, struct config_e
     const struct sgd_config *c = config;
     if (c->nesterov && c->momentum == 0)
         config_error(e, node_get(at, "nesterov"), true, "nesterov needs a momentum\nset momentum: 0.9");
+    if (c->dampening > 0 && (c->nesterov || c->momentum == 0))
+        config_error(e, node_get(at, "dampening"), true, "dampening is of a momentum without nesterov\nleave it out");
 }
 
 static const struct config_field fields[] = {
     OPTIM_REAL(sgd_config, lr, "0.05", "Learning rate, before lr_scale and schedule", .max = -1,
                .also = "learning_rate|base_lr|max_lr"),
     OPTIM_REAL(sgd_config, momentum, "0", "Share of the previous update that is kept; 0.9 is usual", .max = 1),
+    OPTIM_REAL(sgd_config, dampening, "0",
+               "Share of the gradient that is left out of the momentum after the first step", .max = 1),
     {.key = "nesterov",
      .type = CONFIG_BOOL,
      .offset = offsetof(struct sgd_config, nesterov),

@@ -3,10 +3,12 @@
  * last good one stays. They know neither mode nor number of devices. */
 #pragma once
 #include "engine/base/digest.h"
+#include "engine/base/rule.h"
 #include "engine/data/preprocessing.h"
 #include "engine/model/model.h"
 
 /* ---- safetensors ---- */
+struct optim_ops;
 struct st_tensor { /* one tensor of a file; name borrowed */
     const char *name;
     const char *dtype; /* "F32" "F64" "F16" "BF16" "I64" "I32" "I16" "I8" "U64" "U8" "BOOL" */
@@ -87,7 +89,8 @@ struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or
     float *outer;   /* momentum of the outer step (ddp.sync.outer); NULL: there is none */
     int nslots;
     const char *const *slot_names;
-    float *slots[2]; /* arenas of the optimizer state; NULL: what saver_state gave holds it */
+    const struct optim_ops *optim; /* whose state it is; NULL: it is as the tensors are */
+    float *slots[RULE_SLOTS];      /* arenas of the optimizer state; NULL: what saver_state gave holds it */
     struct checkpoint_counters *counters;
     const char *patience; /* its metric, whose counters may be missing in a checkpoint; NULL: none */
     const char *target;   /* likewise */
@@ -114,7 +117,7 @@ MUST_CHECK enum error saver_open(const char *folder /* RUN/ckpt */, int keep, co
                                  struct saver **out);
 /* Arenas that the next save writes the optimizer state from, to be filled before it where the view
  * has none. Waits for the save before. */
-void saver_state(struct saver *s, float *slots[2]);
+void saver_state(struct saver *s, float *slots[RULE_SLOTS]);
 MUST_CHECK enum error saver_save(struct saver *s, bool best);
 MUST_CHECK enum error saver_wait(struct saver *s); /* until the last one is on disk */
 void saver_close(struct saver *s);                 /* waits, too; NULL is fine */

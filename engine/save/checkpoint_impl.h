@@ -61,7 +61,7 @@ MUST_CHECK enum error snapshot_create(const struct checkpoint_view *v, struct sn
 void snapshot_free(struct snapshot *shot);
 /* view -> snapshot */
 MUST_CHECK enum error snapshot_take(struct snapshot *shot, const struct checkpoint_view *v);
-void snapshot_slots(const struct snapshot *shot, float *slots[2]);
+void snapshot_slots(const struct snapshot *shot, float *slots[RULE_SLOTS]);
 /* snapshot -> view; or the model alone */
 MUST_CHECK enum error snapshot_give(const struct snapshot *shot, const struct checkpoint_view *v, bool all);
 const struct st_tensor *snapshot_tensors(const struct snapshot *shot, enum checkpoint_file file, int *count);

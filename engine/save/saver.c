@@ -280,7 +280,7 @@ static enum error saver_report(struct saver *s) {
     return FAIL(s->err, "%s\nis the disk full? checkpoints go to '%s'", s->text, s->folder);
 }
 
-void saver_state(struct saver *s, float *slots[2]) {
+void saver_state(struct saver *s, float *slots[RULE_SLOTS]) {
     pthread_mutex_lock(&s->lock);
     saver_wait_idle(s);
     snapshot_slots(s->snapshot, slots);

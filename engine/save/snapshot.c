@@ -2,19 +2,21 @@
  * by file. The saver fills it from the arenas and writes from it while training goes on; a load
  * fills it from the files and gives it to the arenas when all of it has proved to be valid. */
 #include "engine/device/runtime.h"
+#include "engine/model/state.h"
 #include "engine/save/checkpoint_impl.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { SLOTS_MOST = 2, STATE_TENSORS = 12, STATE_PLAIN = 7, STATE_SCALED = 10 };
+enum { STATE_TENSORS = 12, STATE_PLAIN = 7, STATE_SCALED = 10 };
 
 struct snapshot {
     const struct model *model;
+    const struct optim_ops *optim; /* of the state; NULL: it is as the tensors are */
     int nslots;
     bool scaled;
     const char *patience, *target;                                 /* the names of their tensors; NULL: it is off */
-    float *values, *average, *outer, *buffers, *slots[SLOTS_MOST]; /* average, outer: NULL where there is none */
+    float *values, *average, *outer, *buffers, *slots[RULE_SLOTS]; /* average, outer: NULL where there is none */
     struct checkpoint_counters counters;
     struct st_tensor *tensors[CHECKPOINT_FILES];
     int count[CHECKPOINT_FILES];
@@ -39,24 +41,38 @@ static void list_model(struct snapshot *shot, float *values, struct st_tensor *t
     for (int i = 0; i < m->nbuffers; i++) *to++ = tensor_of(&m->buffers[i], m->buffers[i].name, shot->buffers);
 }
 
-static enum error list_slot(struct snapshot *shot, const char *before, float *arena, struct st_tensor *to) {
+/* The floats of a slot, and where the tensor lies that begins at a place of the arena. */
+static int64_t slot_place(const struct snapshot *shot, int slot, int64_t at) {
+    return shot->optim ? state_place(shot->model, shot->optim, slot, at) : at;
+}
+
+static int64_t slot_floats(const struct snapshot *shot, int slot) {
+    return slot_place(shot, slot, shot->model->arena_floats);
+}
+
+/* What the slot has of each parameter; slot -1: as much as the parameter has. */
+static enum error list_slot(struct snapshot *shot, int slot, const char *before, float *arena) {
     const struct model *m = shot->model;
     for (int i = 0; i < m->nparams; i++) {
-        const char *name = pool_printf(shot->pool, "%s%s", before, m->params[i].name);
+        struct tensor_info info = m->params[i];
+        if (slot >= 0 && shot->optim && !state_shape(shot->optim, slot, &m->params[i].shape, &info.shape)) continue;
+        const char *name = pool_printf(shot->pool, "%s%s", before, info.name);
         if (!name) return ERR_MEMORY;
-        to[i] = tensor_of(&m->params[i], name, arena);
+        if (slot >= 0) info.offset = slot_place(shot, slot, info.offset);
+        info.count = shape_count(&info.shape);
+        shot->tensors[FILE_OPTIM][shot->count[FILE_OPTIM]++] = tensor_of(&info, name, arena);
     }
     return ERR_NONE;
 }
 
-static enum error list_optim(struct snapshot *shot, const char *const *slot_names, struct st_tensor *to) {
-    int n = shot->model->nparams;
+static enum error list_optim(struct snapshot *shot, const char *const *slot_names) {
+    shot->count[FILE_OPTIM] = 0; /* of as many as there is room for */
     for (int s = 0; s < shot->nslots; s++) {
         const char *before = pool_printf(shot->pool, "%s/", slot_names[s]);
         if (!before) return ERR_MEMORY;
-        TRY(list_slot(shot, before, shot->slots[s], to + s * n));
+        TRY(list_slot(shot, s, before, shot->slots[s]));
     }
-    return shot->outer ? list_slot(shot, OUTER_PREFIX, shot->outer, to + shot->nslots * n) : ERR_NONE;
+    return shot->outer ? list_slot(shot, -1, OUTER_PREFIX, shot->outer) : ERR_NONE;
 }
 
 static void list_state(struct snapshot *shot, struct st_tensor *to) {
@@ -102,20 +118,25 @@ static enum error list_all(struct snapshot *shot, const char *const *slot_names)
     list_model(shot, shot->values, shot->tensors[FILE_MODEL]);
     if (shot->average) list_model(shot, shot->average, shot->tensors[FILE_AVERAGE]);
     list_state(shot, shot->tensors[FILE_STATE]);
-    return list_optim(shot, slot_names, shot->tensors[FILE_OPTIM]);
+    return list_optim(shot, slot_names);
 }
 
 /* Arenas one after another; each begins aligned, since arenas are whole cache lines long. */
 static enum error snapshot_allocate(struct snapshot *shot, bool averaged, bool outer) {
-    size_t arena = (size_t)align_floats(shot->model->arena_floats), arenas = 1 + (size_t)shot->nslots;
-    size_t floats = arena * (arenas + averaged + outer) + (size_t)shot->model->buffer_floats, bytes;
+    size_t arena = (size_t)align_floats(shot->model->arena_floats), state = arena;
+    for (int s = 0; s < shot->nslots; s++) state += (size_t)align_floats(slot_floats(shot, s));
+    size_t floats = state + arena * ((size_t)averaged + outer) + (size_t)shot->model->buffer_floats, bytes;
     TRY(memory_size(floats, sizeof(float), "a checkpoint", &bytes));
     TRY(shot->near.alloc(shot->near.ctx, bytes, &shot->memory));
     shot->values = shot->memory;
-    for (int s = 0; s < shot->nslots; s++) shot->slots[s] = shot->values + arena * (size_t)(s + 1);
-    if (averaged) shot->average = shot->values + arena * arenas++;
-    if (outer) shot->outer = shot->values + arena * arenas++;
-    shot->buffers = shot->values + arena * arenas;
+    float *at = shot->values + arena;
+    for (int s = 0; s < shot->nslots; s++) {
+        shot->slots[s] = at;
+        at += align_floats(slot_floats(shot, s));
+    }
+    if (averaged) shot->average = at, at += arena;
+    if (outer) shot->outer = at, at += arena;
+    shot->buffers = at;
     return ERR_NONE;
 }
 
@@ -125,7 +146,8 @@ enum error snapshot_create(const struct checkpoint_view *v, struct snapshot **ou
     struct snapshot *shot = pool_alloc(pool, sizeof *shot);
     enum error err = shot ? ERR_NONE : ERR_MEMORY;
     if (shot) {
-        *shot = (struct snapshot){.model = v->model, .nslots = v->nslots, .scaled = v->scaled, .pool = pool};
+        *shot = (struct snapshot){
+            .model = v->model, .optim = v->optim, .nslots = v->nslots, .scaled = v->scaled, .pool = pool};
         shot->near = device_host_allocator(v->device);
         shot->counters.best_loss = (double)NAN;
         if (v->patience) shot->patience = pool_printf(pool, PATIENCE_PREFIX "%s", v->patience);
@@ -166,19 +188,32 @@ static enum error give_arena(const struct checkpoint_view *v, float *to, const f
     return give_floats(v->device, to + HEADER_FLOATS, from + HEADER_FLOATS, v->model->arena_floats - HEADER_FLOATS);
 }
 
+/* State without gaps has no header. */
+static enum error take_slot(const struct snapshot *shot, const struct checkpoint_view *v, int s) {
+    bool plain = !shot->optim || !shot->optim->state;
+    if (plain) return take_arena(v, shot->slots[s], v->slots[s]);
+    return take_floats(v->device, shot->slots[s], v->slots[s], slot_floats(shot, s));
+}
+
+static enum error give_slot(const struct snapshot *shot, const struct checkpoint_view *v, int s) {
+    bool plain = !shot->optim || !shot->optim->state;
+    if (plain) return give_arena(v, v->slots[s], shot->slots[s]);
+    return give_floats(v->device, v->slots[s], shot->slots[s], slot_floats(shot, s));
+}
+
 enum error snapshot_take(struct snapshot *shot, const struct checkpoint_view *v) {
     TRY(take_arena(v, shot->values, v->values));
     if (shot->average) TRY(take_arena(v, shot->average, v->average));
     if (shot->outer) TRY(take_arena(v, shot->outer, v->outer));
     TRY(take_floats(v->device, shot->buffers, v->buffers, shot->model->buffer_floats));
     for (int s = 0; s < shot->nslots; s++)
-        if (v->slots[s]) TRY(take_arena(v, shot->slots[s], v->slots[s]));
+        if (v->slots[s]) TRY(take_slot(shot, v, s));
     shot->counters = *v->counters;
     return ERR_NONE;
 }
 
-void snapshot_slots(const struct snapshot *shot, float *slots[2]) {
-    for (int s = 0; s < SLOTS_MOST; s++) slots[s] = shot->slots[s];
+void snapshot_slots(const struct snapshot *shot, float *slots[RULE_SLOTS]) {
+    for (int s = 0; s < RULE_SLOTS; s++) slots[s] = shot->slots[s];
 }
 
 enum error snapshot_give(const struct snapshot *shot, const struct checkpoint_view *v, bool all) {
@@ -186,7 +221,7 @@ enum error snapshot_give(const struct snapshot *shot, const struct checkpoint_vi
     TRY(give_floats(v->device, v->buffers, shot->buffers, shot->model->buffer_floats));
     if (shot->average && all) TRY(give_arena(v, v->average, shot->average));
     if (shot->outer && all) TRY(give_arena(v, v->outer, shot->outer));
-    for (int s = 0; s < shot->nslots && all; s++) TRY(give_arena(v, v->slots[s], shot->slots[s]));
+    for (int s = 0; s < shot->nslots && all; s++) TRY(give_slot(shot, v, s));
     if (all) *v->counters = shot->counters;
     return device_wait(v->device); /* the snapshot is no longer read */
 }

@@ -20,7 +20,7 @@ struct held_ask {
     int devices, owners; /* that compute; that update, where parts have owners */
     bool serves_apart;   /* owners are not among the devices */
     double sums;         /* of gradients that are kept at once (held_sums) */
-    int slots;           /* of the optimizer */
+    double slots;        /* of the optimizer: numbers of state for each weight */
     double arena;        /* bytes of all weights */
     const double *bytes; /* of each bucket */
     int buckets;

@@ -68,7 +68,7 @@ enum error resolve_numbers(struct resolve *r) {
     bool whole = optim_of(&c->optimizer.kind)->whole != NULL;
     resolve_clash(
         r, whole && ops->runtime->apart, "optimizer.name",
-        "optimizer '{optimizer.name}' works on matrices in the host's memory, but devices are '{devices}' ({at "
+        "optimizer '{optimizer.name}' works on whole matrices in the host's memory, but devices are '{devices}' ({at "
         "devices})\nuse adamw, or devices: cpu:N");
     resolve_clash(
         r, run_cuts_matrices(c, &c->sharing.plan), "optimizer.name",

@@ -4,6 +4,7 @@
 #include "engine/train/internal.h"
 
 #include "engine/device/runtime.h"
+#include "engine/model/state.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -41,9 +42,9 @@ static enum error first_values(struct trainer *t) {
     TRY(put_values(t));
     if (!t->job->resume) return ERR_NONE;
     bool state = t->job->task == JOB_TRAIN;
-    for (int i = 0; state && !update_is_whole(t) && i < t->optim->nslots; i++) {
+    for (int i = 0; state && !update_is_whole(t) && i < t->arena.nslots; i++) {
         void *whole;
-        TRY(memory_alloc((size_t)t->model->arena_floats * sizeof(float), &whole));
+        TRY(memory_alloc((size_t)state_place(t->model, t->optim, i, t->model->arena_floats) * sizeof(float), &whole));
         t->arena.whole[i] = whole;
     }
     trainer_view(t, &v);

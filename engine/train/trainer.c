@@ -362,8 +362,9 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
                                   .buffers = t->arena.buffers,
                                   .average = t->arena.average,
                                   .outer = t->arena.outer,
-                                  .nslots = t->optim->nslots,
+                                  .nslots = t->arena.nslots,
                                   .slot_names = t->optim->slot_names,
+                                  .optim = t->optim,
                                   .counters = &t->at,
                                   .scaled = scaling_on(t),
                                   .patience = t->config->train.patience_metric,
@@ -376,7 +377,7 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
                                   .set = t->feed.data,
                                   .norm = &t->feed.norm};
     bool sliced = !update_is_whole(t); /* the saver then has the state brought to it */
-    for (int i = 0; i < t->optim->nslots; i++) v->slots[i] = sliced ? t->arena.whole[i] : t->arena.slots[i];
+    for (int i = 0; i < t->arena.nslots; i++) v->slots[i] = sliced ? t->arena.whole[i] : t->arena.slots[i];
     v->identity = trainer_identity(t->job);
 }
 
@@ -405,6 +406,7 @@ enum error trainer_open(struct trainer *t) {
     affinity_note();
     t->standing.allocator = allocator_heap;
     t->optim = optim_of(&c->optimizer.kind);
+    t->arena.nslots = optim_slots(&c->optimizer.kind);
     TRY(optim_plugin_open(&c->optimizer.groups, &c->optimizer.kind));
     plugin_set_patience(PATIENCE * c->comm.timeout);
     t->rate.growth = lr_factor(c);

@@ -85,6 +85,7 @@ struct
     float *buffers_before;     /* this step; NULL: not needed */
     int leaving;               /* of grads: what leaves, side by side */
     int64_t apart;             /* floats from one to the next of those grads that leave; 0: only the first does */
+    int nslots;                /* as the optimizer is configured */
     float *slots[OPTIM_SLOTS]; /* optimizer state of this rank's slices, one after another */
     float *whole[OPTIM_SLOTS]; /* rank 0, within mode->start and mode->collect, where ranks have
                                   slices: the state of the whole arena; else NULL */

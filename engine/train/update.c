@@ -6,6 +6,7 @@
  * All of it is asked of the device, where the arenas lie: its spans are listed when the rank opens, and given in one
  * call. What the host needs for a step (the sums in the header, the norm's partial sums) comes in one read. */
 #include "engine/device/runtime.h"
+#include "engine/model/state.h"
 #include "engine/optim/ema.h"
 #include "engine/optim/schedule.h"
 #include "engine/settings/run_config.h"
@@ -61,6 +62,11 @@ static int kind_of(const struct trainer *t, int tensor) {
     return optim_kind(t->tensors.group[tensor], t->model->params[tensor].shape.ndim > 1);
 }
 
+/* How much of slot i there is between two places of the arena. */
+static int64_t state_floats(const struct trainer *t, int slot, int64_t from, int64_t to) {
+    return state_place(t->model, t->optim, slot, to) - state_place(t->model, t->optim, slot, from);
+}
+
 /* What [begin, end) of a slice and a tensor share; false: nothing, or the tensor stays as it is. */
 static bool find_span(const struct trainer *t, const struct slice *slice, int tensor, int64_t begin, int64_t end,
                       struct rule_span *s) {
@@ -72,7 +78,8 @@ static bool find_span(const struct trainer *t, const struct slice *slice, int te
     if (begin >= end || (t->tensors.frozen && t->tensors.frozen[tensor])) return false;
     *s = (struct rule_span){
         .w = t->arena.values + begin, .g = t->arena.grads[0] + begin, .n = end - begin, .kind = kind_of(t, tensor)};
-    for (int i = 0; i < t->optim->nslots; i++) s->slot[i] = t->arena.slots[i] + slice->at + (begin - slice->begin);
+    for (int i = 0; i < t->arena.nslots; i++)
+        s->slot[i] = t->arena.slots[i] + slice->at + state_floats(t, i, slice->begin, begin);
     return true;
 }
 
@@ -103,15 +110,19 @@ static enum error find_matrices(struct trainer *t, struct update *u) {
     for (int i = 0; t->optim->whole && i < u->first[t->standing.nslices]; i++) {
         const struct tensor_info *p = &t->model->params[u->tensor[i]];
         struct rule_span *s = &u->spans[i];
-        if (!is_hidden_matrix(t->model, u->tensor[i])) continue;
+        bool hidden = is_hidden_matrix(t->model, u->tensor[i]);
+        if (!t->optim->takes(p->shape.dim, p->shape.ndim, hidden, &s->rows, &s->columns)) {
+            s->rows = 0;
+            continue;
+        }
         if (s->n != p->count)
             return FAIL(ERR_CONFIG,
-                        "optimizer %s works on whole matrices, but this rank has only a part of '%s'\n"
+                        "optimizer %s works on whole tensors, but this rank has only a part of '%s'\n"
                         "use another way to share the update",
                         t->optim->section.name, p->name);
-        int64_t rows = p->shape.dim[0], columns = p->count / rows, room = t->optim->scratch(rows, columns);
-        s->rows = rows;
-        s->rate = t->optim->size(t->config->optimizer.groups.of[t->tensors.group[u->tensor[i]]].config, rows, columns);
+        const void *config = t->config->optimizer.groups.of[t->tensors.group[u->tensor[i]]].config;
+        int64_t room = t->optim->scratch ? t->optim->scratch(s->rows, s->columns) : 0;
+        if (t->optim->size) s->rate = t->optim->size(config, s->rows, s->columns);
         most = room > most ? room : most;
     }
     if (most && !(u->scratch = pool_alloc(u->pool, (size_t)most * sizeof *u->scratch))) return ERR_MEMORY;
@@ -175,14 +186,17 @@ static enum error open_measures(struct trainer *t, struct update *u) {
 }
 
 static enum error open_state(struct trainer *t) {
-    int64_t state = 0;
-    for (int i = 0; i < t->standing.nslices; i++) state += t->standing.slices[i].end - t->standing.slices[i].begin;
-    for (int i = 0; t->standing.nslices && i < t->optim->nslots; i++) {
+    t->arena.state_bytes = 0;
+    for (int i = 0; t->standing.nslices && i < t->arena.nslots; i++) {
         void *memory;
-        TRY(device_alloc(t->device, (size_t)state * sizeof(float), &memory));
+        int64_t bytes = 0;
+        for (int k = 0; k < t->standing.nslices; k++)
+            bytes +=
+                state_floats(t, i, t->standing.slices[k].begin, t->standing.slices[k].end) * (int64_t)sizeof(float);
+        TRY(device_alloc(t->device, (size_t)bytes, &memory));
         t->arena.slots[i] = memory;
+        t->arena.state_bytes += bytes;
     }
-    t->arena.state_bytes = state * t->optim->nslots * (int64_t)sizeof(float);
     return ERR_NONE;
 }
 

@@ -1,5 +1,6 @@
 #include "lab/predict/measured.h"
 
+#include "engine/model/state.h"
 #include "engine/settings/run_config.h"
 #include "engine/settings/sharing.h"
 #include "lab/predict/planned.h"
@@ -80,7 +81,7 @@ enum error measured_read(const struct measured_ask *ask, struct pool *pool, stru
         .model = m,
         .activations = (double)(plan->activations + plan->gradients),
         .scratch = (double)plan->scratch,
-        .slots = optim_of(&c->optimizer.kind)->nslots,
+        .slots = state_each(m, &c->optimizer.kind),
     };
     /* Times are means over the ranks: of a server's, over many that do not update. */
     double parts = c->sharing.plan.staged ? c->sharing.stages : (double)r->ranks;

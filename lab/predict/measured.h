@@ -21,7 +21,7 @@ struct measured_step {
     double *ready;               /* share of backward that is done when parameter i has its gradient */
     int traced;                  /* steps whose trace gave 'ready'; 0: it is estimated from what each layer computes */
     double activations, scratch; /* bytes of a pass */
-    int slots;                   /* of the optimizer */
+    double slots;                /* of the optimizer: numbers of state for each weight */
 };
 struct measured_ask {
     const struct run_result *run;

@@ -1,6 +1,7 @@
 #include "lab/predict/staged.h"
 
 #include "engine/base/memory.h"
+#include "engine/model/state.h"
 #include "engine/settings/run_config.h"
 #include "lab/predict/planned.h"
 #include "modes/bucket.h"
@@ -134,7 +135,7 @@ enum error staged_hold(const struct staged_ask *a, struct held *out) {
                                      .devices = 1,
                                      .owners = 1,
                                      .sums = held_sums(cut.passes),
-                                     .slots = optim_of(&c->optimizer.kind)->nslots,
+                                     .slots = state_each(a->model, &c->optimizer.kind),
                                      .arena = (double)(part.end - part.begin) * sizeof(float)};
         struct held h = held_find(&ask);
         int kept = pipe_ahead(cut.stages, c->sharing.ahead, cut.passes, s) + 1;

@@ -59,7 +59,7 @@ struct share {
 static void warn_of_resume(const struct share *l) {
     const struct trainer *t = l->m->t;
     if (t->rank > 0 || !t->job->resume || t->job->task != JOB_TRAIN) return;
-    if (l->state || t->standing.ranks == 1 || t->optim->nslots == 0) return;
+    if (l->state || t->standing.ranks == 1 || t->arena.nslots == 0) return;
     log_warn("the optimizer's state in the checkpoint is rank 0's: all ranks continue from that state");
 }
 
@@ -107,7 +107,7 @@ void average_close(struct mode *m) {
 
 void average_describe(const struct mode *m, char *line, size_t size) {
     const struct share *l = m->share;
-    bool has_state = l->m->t->optim->nslots > 0;
+    bool has_state = l->m->t->arena.nslots > 0;
     size_t used = strlen(line);
     char every[48] = "";
     enum move_by by = m->how->plan.after[0].by;
@@ -216,7 +216,7 @@ static enum error weights_average(struct share *l, enum move_by by) {
         TRY(average_arena(l, t->arena.values, by));
     if (l->theta && !l->m->packed) outer_gradient(l, d);
     if (l->theta) outer_step(l, d);
-    for (int i = 0; l->state && i < t->optim->nslots; i++) TRY(average_arena(l, t->arena.slots[i], by));
+    for (int i = 0; l->state && i < t->arena.nslots; i++) TRY(average_arena(l, t->arena.slots[i], by));
     return share_sums(l);
 }
 
@@ -250,6 +250,10 @@ static void average_check(struct resolve *r) {
     const struct run_config *c = r->c;
     const struct device_ops *kind = device_find(c->devices.kind);
     if (c->ddp.sync.state == SYNC_AVERAGE) resolve_needs(r, "ddp.sync.state", "ddp.sync.every");
+    resolve_clash(
+        r, c->ddp.sync.state == SYNC_AVERAGE && optim_of(&c->optimizer.kind)->state, "ddp.sync.state",
+        "means of rows and columns make no mean of what they stand for, and optimizer '{optimizer.name}' keeps "
+        "no more ({at optimizer.name})\nleave ddp.sync.state out, or use another optimizer");
     resolve_clash(r, c->ddp.sync.outer.lr > 0 && c->ddp.sync.every == 1, "ddp.sync.outer.lr",
                   "an outer step is taken where devices meet after several steps, but ddp.sync.every is 1\n"
                   "set ddp.sync.every: 50, or leave ddp.sync.outer out");

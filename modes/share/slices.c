@@ -102,7 +102,7 @@ void slices_describe(const struct mode *m, char *line, size_t size) {
     char each[32];
     const struct share *s = m->share;
     const struct slice *last = &s->own[s->buckets.count - 1];
-    int64_t floats = (last->at + last->end - last->begin) * s->t->optim->nslots;
+    int64_t floats = (last->at + last->end - last->begin) * s->t->arena.nslots;
     size_t used = strlen(line);
     if (*m->how->title) return; /* which says it already */
     snprintf(line + used, size - used, ", optimizer state in %d slices of %s", s->t->standing.ranks,
@@ -223,7 +223,7 @@ static enum error move_slice(struct share *s, int i, int r, int b, bool collect)
 }
 
 static enum error move_all(struct share *s, bool collect) {
-    for (int i = 0; i < s->t->optim->nslots; i++)
+    for (int i = 0; i < s->t->arena.nslots; i++)
         for (int r = 0; r < s->t->standing.ranks; r++)
             for (int b = 0; b < s->buckets.count; b++)
                 if (s->t->rank == 0 || s->t->rank == r) TRY(move_slice(s, i, r, b, collect));

@@ -2,6 +2,8 @@
  * checkpoint. The first copy of the network does so, and gives the others what it has. */
 #include "modes/share/stages.h"
 
+#include "engine/model/state.h"
+
 #include <string.h>
 
 /* n floats of stage k, between its rank, where they lie at 'own', and rank 0, where they lie at 'whole'. */
@@ -31,10 +33,12 @@ static enum error move_values(struct stages *s, float *arena, bool collect) {
 /* A slot of the optimizer holds what the stage's slice has. */
 static enum error move_slots(struct stages *s, bool collect) {
     struct trainer *t = s->m->t;
-    for (int i = 0; i < t->optim->nslots; i++)
+    for (int i = 0; i < t->arena.nslots; i++)
         for (int k = 0; k < s->count; k++) {
             const struct model_part *p = &s->part[k];
-            TRY(move_floats(s, k, t->arena.slots[i], t->arena.whole[i] + p->begin, p->end - p->begin, collect));
+            int64_t begin = state_place(t->model, t->optim, i, p->begin);
+            TRY(move_floats(s, k, t->arena.slots[i], t->arena.whole[i] + begin,
+                            state_place(t->model, t->optim, i, p->end) - begin, collect));
         }
     return ERR_NONE;
 }
@@ -99,7 +103,10 @@ enum error stages_start(struct mode *m) {
     TRY(team_sum(&m->team, &there, 1));
     if (there <= 0) return ERR_NONE;
     TRY(move_slots(s, false));
-    for (int i = 0; i < t->optim->nslots; i++) TRY(copy_floats(s, t->arena.slots[i], s->own.end - s->own.begin));
+    for (int i = 0; i < t->arena.nslots; i++)
+        TRY(copy_floats(s, t->arena.slots[i],
+                        state_place(t->model, t->optim, i, s->own.end) -
+                            state_place(t->model, t->optim, i, s->own.begin)));
     return ERR_NONE;
 }
 

@@ -31,11 +31,11 @@ static const char *const optimizers[] = {
     "optimizer={name: lamb, lr: 0.01, clip: 1, freeze: \"fc1.*\", groups: [{match: [\"conv?.weight\"], lr: 0.02, "
     "weight_decay: 0.1}]}",
 };
-#define MODEL                                                                                                          \
-    "model={layers: [{conv2d: {out: 8, kernel: 3, pad: 1, name: conv0}}, {batchnorm: {name: bn0}}, relu, {maxpool: "   \
-    "2}, "                                                                                                             \
+#define LAYERS                                                                                                         \
+    "{layers: [{conv2d: {out: 8, kernel: 3, pad: 1, name: conv0}}, {batchnorm: {name: bn0}}, relu, {maxpool: 2}, "     \
     "{conv2d: {out: 8, kernel: 3, name: conv1}}, relu, flatten, {linear: {units: 32, name: fc1}}, relu, {linear: "     \
     "{units: 10, name: fc2}}]}"
+#define MODEL "model=" LAYERS
 
 static const char *place_dir(const char *what) {
     static char dir[700];
@@ -208,12 +208,22 @@ static void a_resume_compares(void **state) {
     }
 }
 
-/* Muon's matrices are whole wherever it updates: the same bits there, also after a resume elsewhere, and a refusal by name
- * where they would be cut. conv0 and fc1 are its, fc2 is AdamW's. */
-static void muon_has_whole_matrices(void **state) {
-    (void)state;
-    static const char muon[] =
-        "optimizer={name: muon, lr: 0.01, clip: 0.5, groups: [{match: \"*.bias\", weight_decay: 0}]}";
+static double state_bytes(const struct program *p) {
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    double bytes = (double)json_get(program_json(p, pool), "optimizer_bytes")->children[0].integer;
+    pool_free(pool);
+    return bytes;
+}
+
+/* What an optimizer works on as a whole is so wherever it updates: the same bits there, also after a resume elsewhere, and
+ * a refusal by name where it would be cut. */
+static void check_whole(const char *name) {
+    char optimizer[200], words[100], plain_words[100];
+    snprintf(optimizer, sizeof optimizer,
+             "optimizer={name: %s, lr: 0.01, clip: 0.5, groups: [{match: \"*.bias\", weight_decay: 0}]}", name);
+    snprintf(words, sizeof words, "optimizer '%s' works on whole matrices", name);
+    snprintf(plain_words, sizeof plain_words, "optimizer %s works on whole matrices", name);
     static const char *const cuts[][3] = {{"mode=dp", "devices=cpu:4", "dp.server=sharded"},
                                           {"mode=ddp", "devices=cpu:4", "optimizer.shard=true"},
                                           {"mode=ps", "devices=cpu:2", "ps.servers=1"},
@@ -225,31 +235,57 @@ static void muon_has_whole_matrices(void **state) {
                                          {"mode=pipeline", "devices=cpu:2", "seed=0"}};
     enum { WHOLE = sizeof whole / sizeof *whole };
     char resume[800];
-    run_at(&control, &places[0], muon, place_dir("muon"), "checkpoint=off");
+    run_at(&control, &places[0], optimizer, place_dir("whole"), "checkpoint=off");
     for (int i = 0; i < WHOLE; i++) {
-        const char *first = place_dir("muon-first");
-        run_at(&other, &whole[i], muon, place_dir("muon"), "checkpoint=off");
+        const char *first = place_dir("whole-first");
+        run_at(&other, &whole[i], optimizer, place_dir("whole"), "checkpoint=off");
         assert_same(whole[i].mode);
-        run_at(&other, &whole[i], muon, first, "train=7st");
+        run_at(&other, &whole[i], optimizer, first, "train=7st");
         snprintf(resume, sizeof resume, "checkpoint={resume: '%s'}", first + strlen("log.dir="));
-        run_at(&other, &whole[(i + 1) % WHOLE], muon, place_dir("muon-second"), resume);
+        run_at(&other, &whole[(i + 1) % WHOLE], optimizer, place_dir("whole-second"), resume);
         assert_same("resumed");
     }
     run_at(&other, &places[0], "optimizer={name: adamw, lr: 0.01, clip: 0.5, betas: [0.9, 0.95]}", place_dir("adamw"),
            "checkpoint=off");
     assert_string_not_equal(program_string(&other, "weights_sha256"), program_string(&control, "weights_sha256"));
     const char *dir = place_dir("simulated");
-    run_at(&other, &places[0], muon, dir, "checkpoint=off");
+    run_at(&other, &places[0], optimizer, dir, "checkpoint=off");
     program_run(&other, 60, "simulate", dir + strlen("log.dir="), "--devices", "2", NULL);
     assert_true(other.code == 0 && strstr(other.out, "ddp") && !strstr(other.out, "fsdp"));
     program_run(&other, 60, "simulate", dir + strlen("log.dir="), "--devices", "2", "--mode", "ps", NULL);
-    assert_true(other.code == 78 && strstr(other.err, "optimizer muon works on whole matrices"));
+    assert_true(other.code == 78 && strstr(other.err, plain_words));
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
-        program_run(&other, 60, "run", "--set", muon, "--set", cuts[i][0], "--set", cuts[i][1], "--set", cuts[i][2],
-                    "--set", "data={set: digits, train: 300, val: 70}", "--set", place_dir("refused"), NULL);
-        if (other.code != 78 || !strstr(other.err, "optimizer 'muon' works on whole matrices"))
-            fail_msg("%s: %d, %s", cuts[i][0], other.code, other.err);
+        program_run(&other, 60, "run", "--set", optimizer, "--set", cuts[i][0], "--set", cuts[i][1], "--set",
+                    cuts[i][2], "--set", "data={set: digits, train: 300, val: 70}", "--set", place_dir("refused"),
+                    NULL);
+        if (other.code != 78 || !strstr(other.err, words)) fail_msg("%s: %d, %s", cuts[i][0], other.code, other.err);
     }
+}
+
+/* conv0 and fc1 are its, fc2 is AdamW's. */
+static void muon_has_whole_matrices(void **state) {
+    (void)state;
+    check_whole("muon");
+}
+
+/* Of each matrix of the last two dimensions it keeps R + C numbers, of a vector all; a summary foretells as many. */
+static void adafactor_keeps_little(void **state) {
+    (void)state;
+    const double conv0 = 8 * (3 + 3), conv1 = 64 * (3 + 3), fc1 = 32 + 1152, fc2 = 10 + 32,
+                 vectors = 8 + 8 + 8 + 8 + 32 + 10;
+    const double bytes = 4 * (conv0 + conv1 + fc1 + fc2 + vectors);
+    check_whole("adafactor");
+    run_at(&control, &places[0], "optimizer=adafactor", place_dir("little"), "checkpoint=off");
+    assert_true(state_bytes(&control) == bytes);
+    FILE *f = fopen(scratch_path("little.yaml"), "w");
+    fputs("{data: digits, optimizer: adafactor, model: " LAYERS "}\n", f);
+    assert_int_equal(fclose(f), 0);
+    program_run(&other, 60, "model", "summary", "--json", scratch_path("little.yaml"), NULL);
+    assert_int_equal(other.code, 0);
+    assert_true(program_number(&other, "bytes.optimizer") == bytes);
+    program_run(&other, 60, "run", "--set", "mode=ddp", "--set", "devices=cpu:2", "--set", "optimizer=adafactor",
+                "--set", "ddp.sync={every: 2, state: average}", "--set", place_dir("refused"), NULL);
+    assert_true(other.code == 78 && strstr(other.err, "make no mean of what they stand for"));
 }
 
 int main(void) {
@@ -263,6 +299,7 @@ int main(void) {
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(a_resume_compares),
         cmocka_unit_test(muon_has_whole_matrices),
+        cmocka_unit_test(adafactor_keeps_little),
     };
     return cmocka_run_group_tests_name("update", tests, NULL, NULL);
 }

@@ -51,7 +51,7 @@ static void arena_fill(struct arena *a, struct device *dev, int which, uint64_t 
 }
 
 static void assert_same_arenas(struct arena *a, struct device *dev, const char *what, int step) {
-    static const char *const names[ARENAS] = {"weights", "gradients", "slot 0", "slot 1"};
+    static const char *const names[ARENAS] = {"weights", "gradients", "slot 0", "slot 1", "slot 2"};
     float *got = malloc((size_t)a->floats * sizeof *got);
     for (int k = 0; k < ARENAS; k++) {
         assert_ok(device_read(dev, got, a->there[k], (size_t)a->floats * sizeof *got));
@@ -194,6 +194,9 @@ static void every_optimizer_has_the_bits_of_plain_c(void **state) {
         {"lars", "{trust: 0.02, momentum: 0.5, adapt: all}"},
         {"lamb", "{betas: [0.8, 0.95], adapt: all, decay: all}"},
         {"adam", "{betas: [0.8, 0.95], eps: 1e-3, weight_decay: 0.1}"},
+        {"adam", "{amsgrad: true}"},
+        {"adamw", "{amsgrad: true, betas: [0.8, 0.5]}"},
+        {"sgd", "{momentum: 0.9, dampening: 0.5}"},
         {"lion", "{betas: [0.95, 0.98], weight_decay: 0.5}"},
     };
     struct device *dev = gpu_open(0);

@@ -87,6 +87,10 @@ static const struct figure {
     {"adam", "{betas: [0.8, 0.95], eps: 1e-3, weight_decay: 0.1}", 0.01f, {0.960042298f, -1.9600873f, 0.505348086f}},
     {"adamw", "{}", 0.01f, {0.960769951f, -1.9592061f, 0.512102067f}},
     {"adamw", "{betas: [0.8, 0.95], eps: 1e-3, weight_decay: 0.1}", 0.01f, {0.95682025f, -1.95220494f, 0.509147704f}},
+    /* with torch 2.15 */
+    {"sgd", "{momentum: 0.9, dampening: 0.5, weight_decay: 0.01}", 0.1f, {0.883843362f, -1.80037487f, 0.560135543f}},
+    {"adam", "{betas: [0.8, 0.5], amsgrad: true}", 0.01f, {0.964377642f, -1.96000004f, 0.511220455f}},
+    {"adamw", "{betas: [0.8, 0.5], amsgrad: true}", 0.01f, {0.963983297f, -1.9592061f, 0.511017323f}},
 };
 
 static void pytorch_figures(void **unused) {
@@ -112,22 +116,24 @@ static void pytorch_figures(void **unused) {
 /* ---- the formulas in double ---- */
 
 struct hyper {
-    double lr, momentum, beta1, beta2, eps, decay;
-    bool nesterov, decoupled;
+    double lr, momentum, dampening, beta1, beta2, eps, decay;
+    bool nesterov, decoupled, amsgrad;
 };
 
 /* torch.optim.SGD, word for word: the first step's buffer is the gradient. */
 static void reference_sgd(const struct hyper *h, double *w, double *buf, double g, int t) {
     double d = g + h->decay * *w;
     if (h->momentum != 0) {
-        *buf = t == 1 ? d : h->momentum * *buf + d;
+        *buf = t == 1 ? d : h->momentum * *buf + (1 - h->dampening) * d;
         d = h->nesterov ? d + h->momentum * *buf : *buf;
     }
     *w -= h->lr * d;
 }
 
 /* torch.optim.Adam and AdamW. */
-static void reference_adam(const struct hyper *h, double *w, double *m, double *v, double g, int t) {
+/* state: exp_avg, exp_avg_sq, max_exp_avg_sq. */
+static void reference_adam(const struct hyper *h, double *w, double state[3], double g, int t) {
+    double *m = &state[0], *v = &state[1], *most = &state[2];
     if (h->decoupled)
         *w *= 1 - h->lr * h->decay;
     else
@@ -135,7 +141,8 @@ static void reference_adam(const struct hyper *h, double *w, double *m, double *
     *m = h->beta1 * *m + (1 - h->beta1) * g;
     *v = h->beta2 * *v + (1 - h->beta2) * g * g;
     double correction1 = 1 - pow(h->beta1, t), correction2 = 1 - pow(h->beta2, t);
-    *w -= h->lr / correction1 * *m / (sqrt(*v) / sqrt(correction2) + h->eps);
+    *most = fmax(*most, *v);
+    *w -= h->lr / correction1 * *m / (sqrt(h->amsgrad ? *most : *v) / sqrt(correction2) + h->eps);
 }
 
 static const struct textbook {
@@ -148,6 +155,15 @@ static const struct textbook {
     {"sgd",
      "{momentum: 0.7, weight_decay: 0.05, nesterov: true}",
      {.lr = 0.03, .momentum = 0.7, .decay = 0.05, .nesterov = true}},
+    {"sgd",
+     "{momentum: 0.7, dampening: 0.4, weight_decay: 0.05}",
+     {.lr = 0.03, .momentum = 0.7, .dampening = 0.4, .decay = 0.05}},
+    {"adam",
+     "{amsgrad: true, betas: [0.8, 0.7]}",
+     {.lr = 0.02, .beta1 = 0.8, .beta2 = 0.7, .eps = 1e-8, .amsgrad = true}},
+    {"adamw",
+     "{amsgrad: true, betas: [0.9, 0.5]}",
+     {.lr = 0.02, .beta1 = 0.9, .beta2 = 0.5, .eps = 1e-8, .decay = 0.01, .decoupled = true, .amsgrad = true}},
     {"adam", "{weight_decay: 0.1}", {.lr = 0.02, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .decay = 0.1}},
     {"adamw",
      "{betas: [0.5, 0.9], eps: 0.01}",
@@ -161,8 +177,8 @@ static void check_formula(const struct textbook *f, double scale) {
     void *config = make_config(ops, f->yaml, pool);
     static struct state s;
     static float g[N];
-    static double w[N], a[N], b[N];
-    memset(&s, 0, sizeof s), memset(a, 0, sizeof a), memset(b, 0, sizeof b);
+    static double w[N], state[N][3];
+    memset(&s, 0, sizeof s), memset(state, 0, sizeof state);
     fill(s.w, N, 0);
     for (int i = 0; i < N; i++) w[i] = s.w[i];
     for (int t = 1; t <= STEPS; t++) {
@@ -170,9 +186,9 @@ static void check_formula(const struct textbook *f, double scale) {
         step_slice(ops, config, &s, g, 0, N, (float)f->h.lr, (float)scale, t);
         for (int i = 0; i < N; i++) {
             if (!strcmp(f->kind, "sgd"))
-                reference_sgd(&f->h, &w[i], &a[i], scale * g[i], t);
+                reference_sgd(&f->h, &w[i], state[i], scale * g[i], t);
             else
-                reference_adam(&f->h, &w[i], &a[i], &b[i], scale * g[i], t);
+                reference_adam(&f->h, &w[i], state[i], scale * g[i], t);
             if (fabs(s.w[i] - w[i]) > 2e-5 * (1 + fabs(w[i])))
                 fail_msg("%s %s: step %d, w[%d] is %.9g, not %.9g", f->kind, f->yaml, t, i, s.w[i], w[i]);
         }
@@ -345,16 +361,22 @@ static void share_by(void *by, int64_t n, void (*part)(void *ctx, int64_t begin,
     for (int64_t at = 0; at < n; at += piece) part(ctx, at, at + piece < n ? at + piece : n);
 }
 
-static void step_matrix(const struct optim_ops *ops, const void *config, struct state *s, float *g, int rows, int piece,
-                        int t) {
+struct dims { /* of a tensor of N elements */
+    int ndim;
+    int64_t of[4];
+};
+
+static void step_whole(const struct optim_ops *ops, const void *config, struct state *s, float *g,
+                       const struct dims *dims, int piece, int t) {
     static float scratch[4 * N];
     const struct optim_step step = {0.02f, 0.25f, t};
     const struct rule_work work = {scratch, share_by, &piece};
     struct rule rule;
-    struct rule_span span = span_of(ops, s, g, 0, N, true);
+    struct rule_span span = span_of(ops, s, g, 0, N, dims->ndim > 1);
     optim_rule(ops, config, &step, &rule);
-    span.rows = rows, span.rate = ops->size(config, rows, N / rows);
-    assert_true(ops->scratch(rows, N / rows) <= 4 * N);
+    assert_true(ops->takes(dims->of, dims->ndim, true, &span.rows, &span.columns) && span.rows > 0);
+    if (ops->size) span.rate = ops->size(config, span.rows, span.columns);
+    if (ops->scratch) assert_true(ops->scratch(span.rows, span.columns) <= 4 * N);
     rule.whole(rule.number[span.kind], &span, &work);
     rule_step(&rule, &span);
 }
@@ -371,6 +393,7 @@ static void muon_by_plain_loops(void **unused) {
         static float g[N], again[N];
         static double d[N];
         bool original = i >= 4;
+        const struct dims dims = {3, {rows[i % 4], N / rows[i % 4] / 5, 5}};
         void *config =
             make_config(ops, original ? "{weight_decay: 0.1, adjust: original}" : "{weight_decay: 0.1}", pool);
         memset(&s, 0, sizeof s), memset(&x, 0, sizeof x);
@@ -382,8 +405,8 @@ static void muon_by_plain_loops(void **unused) {
             memcpy(again, g, sizeof g);
             for (int k = 0; k < N; k++) d[k] = 0.25 * (double)g[k];
             paper_muon(&x, d, rows[i % 4], N / rows[i % 4], 0.02, original);
-            step_matrix(ops, config, &s, g, rows[i % 4], N, t);
-            step_matrix(ops, config, &cut, again, rows[i % 4], 3, t);
+            step_whole(ops, config, &s, g, &dims, N, t);
+            step_whole(ops, config, &cut, again, &dims, 3, t);
             for (int k = 0; k < N; k++)
                 if (fabs((double)s.w[k] - x.w[k]) > 2e-5 * (1 + fabs(x.w[k])))
                     fail_msg("%d rows: step %d, w[%d] is %.9g, not %.9g", rows[i % 4], t, k, (double)s.w[k], x.w[k]);
@@ -391,6 +414,159 @@ static void muon_by_plain_loops(void **unused) {
         assert_memory_equal(&s, &cut, sizeof s);
     }
     pool_free(pool);
+}
+
+struct adafactor_state {
+    double w[N], row[N], column[N], variance[N];
+};
+
+/* torch.optim.Adafactor, word for word, of one tensor (many, rows, columns), or of a vector: columns 0. */
+static void reference_adafactor(struct adafactor_state *x, double *g, int rows, int columns, int t) {
+    const double lr = 0.02, decay = 0.1, eps1 = 1.1920928955078125e-7, eps2 = 1e-3, d = 0.7;
+    const double kept = pow(t, -0.6), rho = fmin(lr, 1 / sqrt(t));
+    const double alpha = fmax(eps2, length(x->w, N) / sqrt(N)) * rho;
+    for (int i = 0; i < N; i++) x->w[i] *= 1 - lr * decay;
+    for (int i = 0; i < N && !columns; i++) {
+        x->variance[i] += kept * (g[i] * g[i] - x->variance[i]);
+        g[i] /= sqrt(fmax(x->variance[i], eps1 * eps1));
+    }
+    for (int b = 0; columns && b < N / (rows * columns); b++) {
+        double *row = x->row + b * rows, *column = x->column + b * columns, *of = g + b * rows * columns, mean = 0;
+        for (int i = 0; i < rows; i++) {
+            double sum = 0;
+            for (int j = 0; j < columns; j++) sum += of[i * columns + j] * of[i * columns + j];
+            row[i] += kept * (sum / columns - row[i]);
+            mean += row[i] / rows;
+        }
+        for (int j = 0; j < columns; j++) {
+            double sum = 0;
+            for (int i = 0; i < rows; i++) sum += of[i * columns + j] * of[i * columns + j];
+            column[j] += kept * (sum / rows - column[j]);
+        }
+        for (int i = 0; i < rows * columns; i++)
+            of[i] /= sqrt(fmax(row[i / columns] * column[i % columns] / fmax(mean, eps1), eps1 * eps1));
+    }
+    double denominator = fmax(1, length(g, N) / (sqrt(N) * d));
+    for (int i = 0; i < N; i++) x->w[i] -= alpha / denominator * g[i];
+}
+
+static void assert_near(const float *got, const double *want, int n, const char *what, int t) {
+    for (int i = 0; i < n; i++)
+        if (fabs((double)got[i] - want[i]) > 2e-5 * (1e-3 + fabs(want[i])))
+            fail_msg("%s, step %d: [%d] is %.9g, not %.9g", what, t, i, (double)got[i], want[i]);
+}
+
+/* Weights and state; the last tensor's gradient is so small, and another's so large, that both bounds are met. */
+static void adafactor_is_torchs(void **unused) {
+    (void)unused;
+    static const struct dims shapes[] = {{2, {20, 50}}, {1, {N}}, {4, {4, 10, 5, 5}}, {2, {1, N}}, {3, {8, 125, 1}}};
+    const struct optim_ops *ops = kind("adafactor");
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    void *config = make_config(ops, "{lr: 0.02, weight_decay: 0.1, beta2_decay: -0.6, threshold: 0.7}", pool);
+    for (int k = 0; k < 10; k++) {
+        static struct state s, cut;
+        static struct adafactor_state x;
+        static float g[N], again[N];
+        static double d[N];
+        const struct dims *of = &shapes[k % 5];
+        const float size = k < 5 ? 1 : 1e-8f;
+        int64_t rows, columns, counts[OPTIM_SLOTS] = {0};
+        ops->takes(of->of, of->ndim, false, &rows, &columns);
+        for (int i = 0; i < OPTIM_SLOTS; i++) {
+            struct dims state = *of;
+            counts[i] = ops->state(i, state.of, state.ndim);
+            for (int j = 0; j < of->ndim; j++) counts[i] *= state.of[j];
+        }
+        memset(&s, 0, sizeof s), memset(&x, 0, sizeof x);
+        fill(s.w, N, 0);
+        for (int i = 0; i < N; i++) x.w[i] = s.w[i] *= k % 2 ? 1e-5f : 1;
+        cut = s;
+        for (int t = 1; t <= STEPS; t++) {
+            fill(g, N, (uint64_t)t);
+            for (int i = 0; i < N; i++) again[i] = g[i] *= size, d[i] = 0.25 * (double)g[i];
+            reference_adafactor(&x, d, (int)rows, (int)columns, t);
+            step_whole(ops, config, &s, g, of, N, t);
+            step_whole(ops, config, &cut, again, of, 3, t);
+            assert_near(s.w, x.w, N, "w", t);
+            assert_near(s.slot[0], x.row, (int)counts[0], "row_var", t);
+            assert_near(s.slot[1], x.column, (int)counts[1], "col_var", t);
+            assert_near(s.slot[2], x.variance, (int)counts[2], "variance", t);
+        }
+        assert_memory_equal(&s, &cut, sizeof s);
+        for (int i = 0; i < OPTIM_SLOTS; i++)
+            for (int64_t j = counts[i]; j < N; j++) assert_true(s.slot[i][j] == 0); /* no more than that is touched */
+    }
+    pool_free(pool);
+}
+
+/* Made with torch 2.15: a matrix (2, 3) and a vector, four steps; then the matrix's two kinds of state and the vector's. */
+static const struct adafactor_figure {
+    const char *yaml;
+    float lr, matrix[6], vector[3], row[2], column[3], variance[3];
+} adafactor_figures[] = {
+    {"{}",
+     0.01f,
+     {0.935716867f, -1.94378519f, 0.498761386f, 0.239471123f, 2.94317937f, -1.02194297f},
+     {0.941227674f, -1.95130026f, 0.50126195f},
+     {0.0803315341f, 0.00864315219f},
+     {0.0536995381f, 0.0482000075f, 0.0315625034f},
+     {0.0884946138f, 0.0900000036f, 0.0625f}},
+    {"{weight_decay: 0.1, beta2_decay: -0.6, threshold: 1.1, eps1: 1e-3, eps2: 2}",
+     0.3f,
+     {-1.54778087f, 0.455397069f, 0.365992129f, -0.268574148f, 0.419978231f, -1.7487489f},
+     {-1.76775789f, 0.523558199f, 0.407710195f},
+     {0.0855188519f, 0.0102091553f},
+     {0.0638295189f, 0.0482000075f, 0.0315625034f},
+     {0.104056567f, 0.0900000036f, 0.0625f}},
+};
+
+static void step_small(const struct optim_ops *ops, const void *config, struct state *s, float *g, int n, float lr,
+                       int t) {
+    const struct optim_step step = {lr, 1, t};
+    int piece = 1;
+    const struct rule_work work = {NULL, share_by, &piece};
+    struct rule rule;
+    struct rule_span span = span_of(ops, s, g, 0, n, n == 6);
+    if (n == 6) span.columns = 3;
+    span.rows = n == 6 ? 2 : 3;
+    optim_rule(ops, config, &step, &rule);
+    rule.whole(rule.number[span.kind], &span, &work);
+    rule_step(&rule, &span);
+}
+
+static void assert_figures(const float *got, const float *want, int n, const char *what) {
+    for (int i = 0; i < n; i++)
+        if (fabsf(got[i] - want[i]) > 1e-6f)
+            fail_msg("%s[%d] is %.9g, PyTorch's is %.9g", what, i, (double)got[i], (double)want[i]);
+}
+
+static void adafactor_figures_are_torchs(void **unused) {
+    (void)unused;
+    const struct optim_ops *ops = kind("adafactor");
+    for (size_t i = 0; i < sizeof adafactor_figures / sizeof *adafactor_figures; i++) {
+        const struct adafactor_figure *f = &adafactor_figures[i];
+        struct pool *pool;
+        assert_ok(pool_create(&pool));
+        void *config = make_config(ops, f->yaml, pool);
+        static struct state matrix, vector;
+        memset(&matrix, 0, sizeof matrix), memset(&vector, 0, sizeof vector);
+        memcpy(matrix.w, (float[]){1, -2, 0.5f, 0.25f, 3, -1}, 6 * sizeof(float));
+        memcpy(vector.w, (float[]){1, -2, 0.5f}, 3 * sizeof(float));
+        for (int t = 1; t <= 4; t++) {
+            float g[6] = {0.1f * (float)t, -0.3f, t % 2 ? -0.25f : 0.25f}, own[3];
+            memcpy(own, g, sizeof own);
+            for (int k = 0; k < 3; k++) g[3 + k] = g[k] * g[k] * 2 - 0.1f;
+            step_small(ops, config, &matrix, g, 6, f->lr, t);
+            step_small(ops, config, &vector, own, 3, f->lr, t);
+        }
+        assert_figures(matrix.w, f->matrix, 6, "matrix");
+        assert_figures(vector.w, f->vector, 3, "vector");
+        assert_figures(matrix.slot[0], f->row, 2, "row_var");
+        assert_figures(matrix.slot[1], f->column, 3, "col_var");
+        assert_figures(vector.slot[2], f->variance, 3, "variance");
+        pool_free(pool);
+    }
 }
 
 /* What is no matrix of a hidden layer gets AdamW's bits. */
@@ -461,8 +637,13 @@ static void decay_of_matrices(void **unused) {
 /* ---- what every optimizer keeps ---- */
 
 /* Settings beyond the standard ones that reach every loop of a kind. */
-static const char *const settings[] = {"{}", "{weight_decay: 0.1}", "{momentum: 0.9}",
-                                       "{momentum: 0.9, nesterov: true}", "{betas: [0.8, 0.9]}"};
+static const char *const settings[] = {"{}",
+                                       "{weight_decay: 0.1}",
+                                       "{momentum: 0.9}",
+                                       "{momentum: 0.9, nesterov: true}",
+                                       "{betas: [0.8, 0.9]}",
+                                       "{amsgrad: true}",
+                                       "{momentum: 0.9, dampening: 0.1}"};
 
 static void check_slices(const struct optim_ops *ops, const void *config) {
     static const int cuts[] = {0, 1, 2, 17, 64, 65, 400, 400, 773, N};
@@ -526,13 +707,17 @@ static void every_kind(void **unused) {
 static void bad_settings(void **unused) {
     (void)unused;
     static const char *const bad[][2] = {
-        {"sgd", "{nesterov: true}"},    {"sgd", "{lr: -1}"},           {"sgd", "{momentum: 1.5}"},
-        {"adam", "{betas: [0.9]}"},     {"adam", "{betas: [0.9, 1]}"}, {"adam", "{betas: [0.9, 0.99, 0.9]}"},
-        {"adamw", "{betas: [1, 0.9]}"}, {"adamw", "{betas: []}"},      {"adamw", "{eps: 0}"},
-        {"adamw", "{momentum: 0.9}"},   {"lion", "{betas: [0.9]}"},    {"lion", "{betas: [0.9, 1]}"},
-        {"lars", "{trust: 0}"},         {"lars", "{adapt: biases}"},   {"lamb", "{betas: [1, 0.9]}"},
-        {"sgd", "{decay: none}"},       {"muon", "{betas: [0.9]}"},    {"muon", "{adjust: yes}"},
-        {"muon", "{momentum: 1.5}"},
+        {"sgd", "{nesterov: true}"},    {"sgd", "{lr: -1}"},
+        {"sgd", "{momentum: 1.5}"},     {"adam", "{betas: [0.9]}"},
+        {"adam", "{betas: [0.9, 1]}"},  {"adam", "{betas: [0.9, 0.99, 0.9]}"},
+        {"adamw", "{betas: [1, 0.9]}"}, {"adamw", "{betas: []}"},
+        {"adamw", "{eps: 0}"},          {"adamw", "{momentum: 0.9}"},
+        {"lion", "{betas: [0.9]}"},     {"lion", "{betas: [0.9, 1]}"},
+        {"lars", "{trust: 0}"},         {"lars", "{adapt: biases}"},
+        {"lamb", "{betas: [1, 0.9]}"},  {"sgd", "{decay: none}"},
+        {"muon", "{betas: [0.9]}"},     {"muon", "{adjust: yes}"},
+        {"muon", "{momentum: 1.5}"},    {"sgd", "{dampening: 0.5}"},
+        {"lamb", "{amsgrad: true}"},    {"sgd", "{momentum: 0.9, dampening: 0.5, nesterov: true}"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct pool *pool;
@@ -554,6 +739,8 @@ int main(void) {
         cmocka_unit_test(every_kind),
         cmocka_unit_test(bad_settings),
         cmocka_unit_test(muon_by_plain_loops),
+        cmocka_unit_test(adafactor_is_torchs),
+        cmocka_unit_test(adafactor_figures_are_torchs),
         cmocka_unit_test(the_rest_of_muon_is_adamw),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(sizeof(struct update_span) == 4 * sizeof(void *) + 24, "tables are compared byte by byte");
+_Static_assert(sizeof(struct update_span) == (2 + RULE_SLOTS) * sizeof(void *) + 24,
+               "tables are compared byte by byte");
 
 /* A step of a sharded job has one for each of its slices, and another where weights are averaged. */
 enum { TABLES = 64 };
@@ -114,7 +115,7 @@ static int64_t make_table(struct cuda *c, const struct rule_span *spans, int cou
         const struct rule_span *s = &spans[i];
         c->tables->made[i] = (struct update_span){.w = s->w,
                                                   .g = s->g,
-                                                  .slot = {s->slot[0], s->slot[1]},
+                                                  .slot = {s->slot[0], s->slot[1], s->slot[2]},
                                                   .n = s->n,
                                                   .first = chunks,
                                                   .rate = s->rate,

@@ -52,32 +52,52 @@ static __device__ __forceinline__ int span_of(const struct update_span *spans, i
     return low;
 }
 
-template <class F>
-static __device__ __forceinline__ void step(const typename F::numbers &k, float rate, float &w, float g, float &m,
-                                            float &v) {
-    struct element e = {w, g, m, v, rate};
-    F::at(k, e);
-    w = e.w, m = e.m, v = e.v;
+template <class F> static __device__ __forceinline__ struct element element_of(const struct update_span &s, int64_t i) {
+    return {s.w[i],
+            s.g[i],
+            F::SLOTS > 0 ? s.slot[0][i] : 0,
+            F::SLOTS > 1 ? s.slot[1][i] : 0,
+            F::SLOTS > 2 ? s.slot[2][i] : 0,
+            s.rate};
 }
 
 template <class F>
+static __device__ __forceinline__ void slots_put(const struct update_span &s, int64_t i, const struct element &e) {
+    if constexpr (F::SLOTS > 0) s.slot[0][i] = e.m;
+    if constexpr (F::SLOTS > 1) s.slot[1][i] = e.v;
+    if constexpr (F::SLOTS > 2) s.slot[2][i] = e.x;
+}
+
+/* One of four elements, by its name among them. */
+#define STEP_OF(at)                                                                                                    \
+    {                                                                                                                  \
+        struct element e = {w.at, g.at, m.at, v.at, x.at, s.rate};                                                     \
+        F::at(k, e);                                                                                                   \
+        w.at = e.w, m.at = e.m, v.at = e.v, x.at = e.x;                                                                \
+    }
+
+template <class F>
 static __device__ __forceinline__ void step_four(const typename F::numbers &k, const struct update_span &s, int64_t i) {
-    float4 w = *(float4 *)(s.w + i), g = *(const float4 *)(s.g + i), m = {0, 0, 0, 0}, v = {0, 0, 0, 0};
+    float4 w = *(float4 *)(s.w + i), g = *(const float4 *)(s.g + i), m = {0, 0, 0, 0}, v = m, x = m;
     if constexpr (F::SLOTS > 0) m = *(float4 *)(s.slot[0] + i);
     if constexpr (F::SLOTS > 1) v = *(float4 *)(s.slot[1] + i);
-    step<F>(k, s.rate, w.x, g.x, m.x, v.x);
-    step<F>(k, s.rate, w.y, g.y, m.y, v.y);
-    step<F>(k, s.rate, w.z, g.z, m.z, v.z);
-    step<F>(k, s.rate, w.w, g.w, m.w, v.w);
+    if constexpr (F::SLOTS > 2) x = *(float4 *)(s.slot[2] + i);
+    STEP_OF(x)
+    STEP_OF(y)
+    STEP_OF(z)
+    STEP_OF(w)
     *(float4 *)(s.w + i) = w;
     if constexpr (F::SLOTS > 0) *(float4 *)(s.slot[0] + i) = m;
     if constexpr (F::SLOTS > 1) *(float4 *)(s.slot[1] + i) = v;
+    if constexpr (F::SLOTS > 2) *(float4 *)(s.slot[2] + i) = x;
 }
 
 template <class F>
 static __device__ __forceinline__ void step_one(const typename F::numbers &k, const struct update_span &s, int64_t i) {
-    float none = 0;
-    step<F>(k, s.rate, s.w[i], s.g[i], F::SLOTS > 0 ? s.slot[0][i] : none, F::SLOTS > 1 ? s.slot[1][i] : none);
+    struct element e = element_of<F>(s, i);
+    F::at(k, e);
+    s.w[i] = e.w;
+    slots_put<F>(s, i, e);
 }
 
 template <class F>
@@ -110,11 +130,10 @@ struct nothing { /* before norms are taken */
 template <class F>
 static __device__ __forceinline__ void make_direction(const typename F::numbers &k, const struct update_span &s,
                                                       int64_t i) {
-    struct element e = {s.w[i], s.g[i], F::SLOTS > 0 ? s.slot[0][i] : 0, F::SLOTS > 1 ? s.slot[1][i] : 0, 0};
+    struct element e = element_of<F>(s, i);
     F::at(k, e);
     s.g[i] = e.g;
-    if constexpr (F::SLOTS > 0) s.slot[0][i] = e.m;
-    if constexpr (F::SLOTS > 1) s.slot[1][i] = e.v;
+    slots_put<F>(s, i, e);
 }
 
 /* The directions of some rules, and sums of squares of weights and directions. A warp a span. Lane l has elements l, l + 32, ..., for the direction as for the sum, so none waits for another. */

@@ -19,7 +19,8 @@ enum rng_purpose {
     RNG_MIXING,
     RNG_SPLIT,
     RNG_LINK,
-    RNG_TUNE
+    RNG_TUNE,
+    RNG_DRAW
 };
 
 struct rng_key {

@@ -33,8 +33,13 @@ static const struct config_section *section_at(int i) {
 }
 
 static void data_check(const void *config, const struct node *at, struct config_errors *e) {
-    (void)at;
-    data_config_check(config, e);
+    const struct data_config *c = config;
+    data_config_check(c, e);
+    if (c->sampling != SAMPLING_ONCE && c->order != DATA_ORDER_ENGINE)
+        config_error(e, node_get(at, "order"), true,
+                     "samples that are drawn by their weights have no order of the file, nor PyTorch's\nleave it out");
+    if (c->weights && c->sampling != SAMPLING_WEIGHTS)
+        config_error(e, node_get(at, "weights"), true, "'data.weights' is for data.sampling: weights\nset both");
 }
 
 static const struct config_field common_fields[] = {
@@ -66,6 +71,15 @@ static const struct config_field common_fields[] = {
      .help = "Of training samples: engine (the default), shuffled anew each epoch; file, as they lie; pytorch, as "
              "PyTorch's DistributedSampler(seed=seed) shuffles them. Validation is in the order of the file",
      .choices = "engine|file|pytorch", .also = "shuffle|sampler"},
+    {"sampling", CONFIG_ENUM, offsetof(struct data_config, sampling),
+     .help = "How the training samples of an epoch are taken: once, each of them (the default); balanced, drawn with "
+             "replacement so that each class comes equally often; weights, drawn with replacement by weights. "
+             "Validation takes each sample once",
+     .choices = "once|balanced|weights", .also = "weighted_sampler|WeightedRandomSampler|oversample|class_balanced"},
+    {"weights", CONFIG_PATH, offsetof(struct data_config, weights),
+     .help = "For sampling: weights, a file with a number of at least 0 a line: how often each sample of the training "
+             "file is drawn, in proportion, in the order of the file",
+     .also = "sample_weights"},
     {"workers", CONFIG_INT, offsetof(struct data_config, workers), .standard = "auto",
      .help = "Number of threads that prepare batches, for each rank; auto: added until steps do not wait, at most one "
              "for each core",
@@ -90,16 +104,21 @@ int dataset_recognise(const char *path) {
 enum error dataset_open_like(const struct data_config *c, bool train, uint64_t seed, const struct dataset *like,
                              struct dataset **out) {
     struct dataset *d;
+    struct origin origin = {0};
     const struct dataset_ops *ops = kinds[c->set.index];
-    const struct dataset_ask ask = {.ops = ops,
-                                    .config = c->set.config,
-                                    .train = train,
-                                    .values = c->values && !like,
-                                    .seed = seed,
-                                    .split = like ? like->split : c->split,
-                                    .limit = c->limit,
-                                    .like = like};
-    TRY(ops->open(&ask, &d));
+    struct dataset_ask ask = {.ops = ops,
+                              .config = c->set.config,
+                              .train = train,
+                              .values = c->values && !like,
+                              .seed = seed,
+                              .split = like ? like->split : c->split,
+                              .limit = c->limit,
+                              .like = like};
+    if (train && c->weights) ask.origin = &origin;
+    enum error err = ops->open(&ask, &d);
+    if (err != ERR_NONE) memory_free(origin.index);
+    TRY(err);
+    d->origin = origin;
     d->split = d->type == SAMPLE_TOKENS ? SPLIT_END : ask.split;
     if (train && c->limit > 0 && c->limit < d->size) d->size = c->limit;
     if (d->classes && !d->labels) d->labels = 1;
@@ -256,6 +275,7 @@ enum error dataset_samples(const char *path, const struct dataset *like, struct 
 }
 
 void dataset_close(struct dataset *d) {
+    if (d) memory_free(d->origin.index);
     if (d) d->ops->close(d);
 }
 

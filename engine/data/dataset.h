@@ -12,6 +12,9 @@ struct dataset;
 struct unreadable;
 struct visit;
 struct dataset_ops;
+struct origin { /* sample i of a set is sample index[i] (NULL: first + i) of the 'of' in its file; of 0: it has all */
+    int64_t of, first, *index;
+};
 struct dataset_ask { /* which part of a set is to be opened */
     const struct dataset_ops *ops;
     const void *config; /* the set's own keys */
@@ -23,6 +26,7 @@ struct dataset_ask { /* which part of a set is to be opened */
     /* What a network was trained on, whose classes, targets and vocabulary the part then has; a validation part that has
      * files of its own then needs no training files. NULL: the training files say what it needs. */
     const struct dataset *like;
+    struct origin *origin; /* where part_draw leaves that of the training part; NULL: nobody asks for it */
 };
 struct dataset_ops {
     struct config_section section; /* the name in YAML ("digits", "idx", ...) and the set's own keys */
@@ -74,6 +78,8 @@ struct dataset { /* embedded first in each reader's own struct */
     bool plane;                    /* height and width make sense (crop, flip) */
     const struct columns *columns; /* of a table: how they become a sample; NULL: none are known */
     double part;                   /* of a picture file's shorter side, that a sample shows; 0: all */
+    struct origin origin;          /* of the training part, where data.weights asks for it */
+    const float *weights;          /* (size): how often the file says that each is to be drawn; NULL: it does not */
     int resample;                  /* enum resample: how a picture file becomes a sample */
     uint32_t files;                /* where samples are dear to read one by one, crc32c of the files' contents
                        (tokens) or names and sizes (pictures); 0: samples are to be looked at */
@@ -86,6 +92,7 @@ extern const struct config_variants dataset_variants;
  * the kind's 'train'. */
 int dataset_recognise(const char *path);
 
+enum data_sampling { SAMPLING_ONCE, SAMPLING_BALANCED, SAMPLING_WEIGHTS };
 enum data_order { DATA_ORDER_ENGINE, DATA_ORDER_FILE, DATA_ORDER_PYTORCH };
 /* The config's 'data' section. As common section of dataset_variants all but 'set' is read. */
 struct data_config {
@@ -98,6 +105,8 @@ struct data_config {
     int64_t split;             /* from which held-out samples are drawn; SPLIT_END */
     int64_t limit;             /* use only this many training samples; 0: all */
     int order;                 /* enum data_order, of training samples */
+    int sampling;              /* enum data_sampling, likewise */
+    const char *weights;       /* a file of them, for SAMPLING_WEIGHTS; NULL: the set has them itself */
     int64_t workers;           /* loader threads; 0 auto */
 };
 MUST_CHECK enum error dataset_open(const struct data_config *c, bool train, uint64_t seed, struct dataset **out);

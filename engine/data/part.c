@@ -140,7 +140,8 @@ static enum error strata_draw(const struct dataset_ask *ask, const struct strata
     return places_list(p, n, KEPT, out);
 }
 
-enum error part_draw(const struct dataset_ask *ask, const char *held, const struct strata *s, struct part *out) {
+static enum error part_choose(const struct dataset_ask *ask, const char *held, const struct strata *s,
+                              struct part *out) {
     struct rng_key key = rng_key((uint64_t)ask->split, RNG_SPLIT);
     struct drawn_place *places;
     *out = (struct part){0, s->count};
@@ -152,4 +153,18 @@ enum error part_draw(const struct dataset_ask *ask, const char *held, const stru
     enum error err = strata_draw(ask, s, places, key, out);
     memory_free(places);
     return err;
+}
+
+static enum error part_tell(const struct part *p, int64_t of, struct origin *out) {
+    memory_free(out->index);
+    *out = (struct origin){of, p->first, NULL};
+    if (!p->index) return ERR_NONE;
+    TRY(memory_alloc((size_t)p->count * sizeof *p->index, (void **)&out->index));
+    memcpy(out->index, p->index, (size_t)p->count * sizeof *p->index);
+    return ERR_NONE;
+}
+
+enum error part_draw(const struct dataset_ask *ask, const char *held, const struct strata *s, struct part *out) {
+    TRY(part_choose(ask, held, s, out));
+    return ask->origin && ask->train ? part_tell(out, s->count, ask->origin) : ERR_NONE;
 }

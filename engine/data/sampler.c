@@ -1,7 +1,8 @@
 /* The sampler's arithmetic. Steps and shards are cut from the epoch's order by sampler_position
  * alone; all else follows:
  *
- *   order   a permutation of the set (or its own order), padded by its beginning to a multiple of V
+ *   order   a permutation of the set (or its own order), padded by its beginning to a multiple of V; of samples with
+ *           weights a draw for each position
  * where asked for total   its length, less the last batch where that is short and dropped step s
  * positions [s*B, min(s*B + B, total)); of these, shard v takes every V-th from v on
  *
@@ -89,8 +90,25 @@ static void pytorch_permutation(uint64_t seed, int64_t n, int64_t *out) {
     }
 }
 
+/* The sample whose part of the sum of all weights holds a number in [0, sum); 53 bits of it are random. */
+static int64_t sampler_draw(const struct sampler *s, uint64_t epoch, int64_t position) {
+    uint64_t random = rng_u64(rng_key(s->seed, RNG_DRAW), epoch, (uint64_t)position) >> 11;
+    double x = (double)random * 0x1p-53 * s->upto[s->size - 1];
+    int64_t low = 0, high = s->size - 1;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (s->upto[middle] > x)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
 void sampler_order(const struct sampler *s, int64_t epoch, int64_t *order) {
     uint64_t of = s->frozen ? 0 : (uint64_t)epoch;
+    for (int64_t i = 0; s->upto && i < sampler_padded(s); i++) order[i] = sampler_draw(s, of, i);
+    if (s->upto) return;
     if (s->shuffle && s->pytorch)
         pytorch_permutation(s->seed + of, s->size, order);
     else if (s->shuffle)

@@ -16,6 +16,9 @@ struct sampler {
      * own beginning (repeated if need be), as DistributedSampler does. drop_last: after that, a
      * last batch smaller than B is dropped. */
     bool pad, drop_last;
+    /* (size): the sum of the weights of samples 0 to i, by which a sample is drawn for each position, whatever was drawn
+     * for others; borrowed. NULL: each sample is taken once. */
+    const double *upto;
     bool frozen; /* every epoch in the order of the first: as when nobody calls set_epoch */
 };
 /* Length of an epoch in samples (after padding, and dropping) and in steps. */

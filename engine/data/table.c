@@ -97,6 +97,9 @@ static enum error columns_choose(struct table *t) {
     for (int64_t k = 0; k < t->width; k++) t->slot[k] = c->columns.count ? -1 : 0;
     TRY(columns_mark(t, "columns", &c->columns, 0));
     TRY(columns_mark(t, "without", &c->without, -1));
+    int64_t weight = c->weight ? table_column(t, c->weight) : -1;
+    if (c->weight && weight < 0) return table_no_column(t, "weight", c->weight);
+    if (weight >= 0) t->slot[weight] = -1;
     t->slot[target] = -1;
     to->width = t->width;
     for (int64_t k = 0; k < t->width; k++)

@@ -6,6 +6,7 @@
 struct table_config {                                 /* what of a file is read: keys of the set */
     const char *target;                               /* a column's name or number from 1; NULL: the last */
     struct config_list columns, without, categorical; /* of const char *: names or numbers from 1 */
+    const char *weight;                               /* a column of weights of samples; NULL: there is none */
     const char *missing;                              /* mean, error, or a number; NULL: mean */
     int header;                                       /* enum table_header */
 };

@@ -44,6 +44,14 @@ void banner_show(struct progress *p, const struct trainer *t) {
                  c->lr_scale.rule == LR_SCALE_NONE ? "" : " (scaled)", (long long)c->seed);
     if (t->feed.norm.targets)
         progress_say(p, "targets are normalised: the loss is of these, RMSE and MAE are in their unit");
+    if (c->data.sampling == SAMPLING_BALANCED)
+        progress_say(p, "samples are drawn with replacement, each class equally often; validation takes each once");
+    if (c->data.sampling == SAMPLING_WEIGHTS)
+        progress_say(
+            p,
+            "samples are drawn with replacement by their weights, worth %.4g equal ones of %lld; validation takes "
+            "each once",
+            t->feed.weights.worth, (long long)t->feed.data->size);
     criterion_show(t, p);
     if (c->precision == PRECISION_BF16 && !device_find(c->devices.kind)->has_bf16())
         progress_say(p, "warning: products of bf16 are emulated on this processor: right, but f32 is faster here");

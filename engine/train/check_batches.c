@@ -1,6 +1,8 @@
-/* Batches that batchnorm cannot normalise, known before any is trained on. */
+/* What is known to go wrong before anything is trained: batches that batchnorm cannot normalise, accelerators that are not
+ * there. */
 #include "engine/settings/run_config.h"
 #include "engine/train/internal.h"
+#include "engine/train/job_check.h"
 
 /* A batchnorm of which a sample has one value a channel; NULL: there is none. */
 static const struct model_node *norm_of_one(const struct model *m) {
@@ -44,4 +46,19 @@ enum error batches_check(const struct trainer *t) {
                 norm->name, (long long)sampler_batch_size(&t->feed.sampler, last),
                 sampler_batch_size(&t->feed.sampler, last) == 1 ? "" : "s", (long long)t->feed.data->size,
                 (long long)t->config->batch.size, (long long)t->config->batch.shards);
+}
+
+enum error job_check_units(const struct job *job) {
+    const struct device_choice *d = &job->settings->config.devices;
+    const struct device_ops *ops = device_find(d->kind);
+    int here;
+    if (!ops->units) return ERR_NONE;
+    TRY(ops->units(&here));
+    for (int i = 0; i < d->listed; i++)
+        if (d->unit[i] >= here)
+            return FAIL(ERR_DEVICE,
+                        "%s:%d does not exist: this machine has %d, counted from 0\nlist each one, as in %s:0,1; "
+                        "engine devices shows what is there",
+                        d->kind, d->unit[i], here, d->kind);
+    return ERR_NONE;
 }

@@ -74,7 +74,7 @@ static enum error run_shard(struct tally *a, const struct shard *s) {
 static struct sampler sampler_of(const struct tally *a) {
     struct sampler s = a->t->feed.sampler;
     s.size = a->set->size;
-    s.shuffle = s.drop_last = false;
+    s.shuffle = s.drop_last = false, s.upto = NULL;
     s.pad = inject_mistake(a->t->config) == MISTAKE_PADDED_EVAL;
     return s;
 }

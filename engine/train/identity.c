@@ -8,6 +8,7 @@
 #include "engine/train/internal.h"
 #include "engine/train/job_check.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char *const keys[] = {"model", "loss", "data", "batch", "seed", "precision", "winograd", "sync_batchnorm"};
@@ -177,12 +178,15 @@ enum error data_identity(const struct trainer *t, const char **out) {
     uint32_t train, val;
     TRY(digest_set(t->feed.data, DRAWN_BY_CONFIG, &train));
     TRY(digest_set(t->feed.val, DRAWN_BY_CONFIG, &val));
+    char weights[64] = "";
+    if (t->feed.weights.crc)
+        snprintf(weights, sizeof weights, "the digest of the samples' weights=%08x\n", t->feed.weights.crc);
     *out = pool_printf(t->job->settings->pool,
                        "the number of training samples=%lld\n"
                        "the number of validation samples=%lld\n"
                        "the digest of the training data=%08x\n"
-                       "%s=%08x\n",
-                       (long long)t->feed.data->size, (long long)t->feed.val->size, train, val_digest, val);
+                       "%s=%08x\n%s",
+                       (long long)t->feed.data->size, (long long)t->feed.val->size, train, val_digest, val, weights);
     return *out ? ERR_NONE : ERR_MEMORY;
 }
 

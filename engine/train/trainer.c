@@ -143,6 +143,7 @@ static enum error open_data(struct trainer *t) {
     TRY(check_metric(t, "train.until", c->train.until_metric));
     TRY(check_metric(t, "train.patience", c->train.patience_metric));
     TRY(check_metric(t, "checkpoint.best", c->checkpoint.best));
+    if (!t->job->known) TRY(sample_weights_open(&c->data, t->feed.data, &t->feed.weights));
     const struct dataset *counted = t->job->known ? t->feed.val : t->feed.data;
     t->feed.sampler = (struct sampler){.size = counted ? counted->size : 1,
                                        .batch = c->batch.size,
@@ -151,6 +152,7 @@ static enum error open_data(struct trainer *t) {
                                        .pytorch = c->data.order == DATA_ORDER_PYTORCH,
                                        .seed = (uint64_t)c->seed,
                                        .pad = c->batch.pad,
+                                       .upto = t->feed.weights.upto,
                                        .drop_last = c->batch.drop_last && !t->job->known,
                                        .frozen = inject_mistake(c) == MISTAKE_NO_SET_EPOCH};
     t->per_epoch = sampler_steps(&t->feed.sampler);
@@ -161,6 +163,13 @@ static enum error open_data(struct trainer *t) {
     int64_t stop = span_steps(c->train.stop, t->per_epoch);
     t->stop = stop > 0 && stop < t->steps ? stop : t->steps;
     return ERR_NONE;
+}
+
+static void data_close(struct trainer *t) {
+    sample_weights_close(&t->feed.weights);
+    dataset_close(t->feed.val);
+    dataset_close(t->feed.data);
+    memory_free(t->feed.class_memory);
 }
 
 static enum error open_model(struct trainer *t, struct config_errors *errors) {
@@ -446,9 +455,7 @@ void trainer_close(struct trainer *t) {
     if (t->device) t->device->ops->close(t->device);
     answers_close(t);
     model_free(t->model);
-    dataset_close(t->feed.val);
-    dataset_close(t->feed.data);
-    memory_free(t->feed.class_memory);
+    data_close(t);
     memory_free(t->feed.shards);
     memory_free(t->feed.laps);
 }
@@ -459,21 +466,6 @@ static enum error check_init(const struct trainer *t, struct config_errors *erro
     bool fresh = !t->job->resume && !t->job->run_dir && !strcmp(c->checkpoint.resume, "never");
     bool first = c->run.node_rank == 0 && (!c->launched.by || c->launched.rank == 0);
     return fresh && first ? init_check(&c->init, t->model, errors) : ERR_NONE;
-}
-
-enum error job_check_units(const struct job *job) {
-    const struct device_choice *d = &job->settings->config.devices;
-    const struct device_ops *ops = device_find(d->kind);
-    int here;
-    if (!ops->units) return ERR_NONE;
-    TRY(ops->units(&here));
-    for (int i = 0; i < d->listed; i++)
-        if (d->unit[i] >= here)
-            return FAIL(ERR_DEVICE,
-                        "%s:%d does not exist: this machine has %d, counted from 0\nlist each one, as in %s:0,1; "
-                        "engine devices shows what is there",
-                        d->kind, d->unit[i], here, d->kind);
-    return ERR_NONE;
 }
 
 enum error job_check(const struct job *job, struct config_errors *errors, struct job_facts *out) {
@@ -492,8 +484,6 @@ enum error job_check(const struct job *job, struct config_errors *errors, struct
                                   .per_epoch = t.per_epoch};
     if (err == ERR_NONE) err = data_digest(&t, out->data);
     model_free(t.model);
-    dataset_close(t.feed.val);
-    dataset_close(t.feed.data);
-    memory_free(t.feed.class_memory);
+    data_close(&t);
     return err;
 }

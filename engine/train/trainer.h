@@ -8,6 +8,7 @@
  */
 #pragma once
 #include "engine/data/loader.h"
+#include "engine/data/weights.h"
 #include "engine/model/graph.h"
 #include "engine/save/checkpoint.h"
 #include "engine/settings/job.h"
@@ -66,8 +67,9 @@ struct feed {                   /* what this rank computes with */
                                    val is the set to evaluate, or NULL */
     const char *data_text;      /* rank 0, where checkpoints are read or saved: data_identity */
     struct normalization norm;
-    float *class_weights; /* of the loss, (classes); NULL: 1 each */
-    void *class_memory;   /* of these, and of the set's counts */
+    float *class_weights;          /* of the loss, (classes); NULL: 1 each */
+    void *class_memory;            /* of these, and of the set's counts */
+    struct sample_weights weights; /* which the sampler draws by */
     struct loader *loader;
     struct sampler sampler;
     int *shards, nshards; /* this rank's: trainer_shards */

@@ -54,9 +54,10 @@ static const char *lead_of_experiment(struct report *r, const struct report_data
 }
 
 static const char *lead_of_run(struct report *r, const struct report_data *d) {
-    static const char *const keys[][2] = {{"model.zoo", "model"},  {"data.set", "data"},
-                                          {"batch.size", "batch"}, {"optimizer.name", "optimizer"},
-                                          {"optimizer.lr", "lr"},  {"precision", "precision"}};
+    static const char *const keys[][2] = {{"model.zoo", "model"},    {"data.set", "data"},
+                                          {"batch.size", "batch"},   {"optimizer.name", "optimizer"},
+                                          {"optimizer.lr", "lr"},    {"data.sampling", "sampling"},
+                                          {"precision", "precision"}};
     const char *text = "";
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const char *v = run_result_setting(d->cell[0].run, keys[i][0]);

@@ -212,6 +212,37 @@ static void test_pytorch_ranks(void **state) {
             assert_int_equal(order[sampler_position(&s, step, v, 0)], known[v][step]);
 }
 
+/* Draws by weights: chi-square of 50 epochs against exact frequencies, no sample of weight 0, draws of an epoch that are
+ * nobody else's, and each position's draw whatever the others are. */
+static void test_weighted(void **state) {
+    (void)state;
+    enum { SAMPLES = 40, EPOCHS = 50, DRAWS = SAMPLES * EPOCHS };
+    double upto[SAMPLES], weight[SAMPLES], sum = 0, chi = 0;
+    int64_t order[SAMPLES], padded[SAMPLES + 8], count[SAMPLES] = {0};
+    for (int i = 0; i < SAMPLES; i++) upto[i] = sum += weight[i] = i % 5;
+    struct sampler s = {.size = SAMPLES, .batch = 8, .shards = 8, .shuffle = true, .seed = 11, .upto = upto};
+    for (int64_t e = 0; e < EPOCHS; e++) {
+        sampler_order(&s, e, order);
+        for (int i = 0; i < SAMPLES; i++) count[order[i]]++;
+    }
+    for (int i = 0; i < SAMPLES; i++) {
+        double want = DRAWS * weight[i] / sum;
+        if (weight[i] > 0) chi += ((double)count[i] - want) * ((double)count[i] - want) / want;
+        if (weight[i] == 0) assert_int_equal(count[i], 0);
+    }
+    assert_true(chi > 11.2 && chi < 63.6); /* of 31 degrees of freedom: beyond these lie 0.1 % in all */
+    s.shards = 16, s.batch = 16, s.pad = true;
+    assert_int_equal(sampler_room(&s), SAMPLES + 8);
+    sampler_order(&s, EPOCHS - 1, padded);
+    assert_memory_equal(order, padded, sizeof order);
+    assert_memory_not_equal(padded, padded + SAMPLES, 8 * sizeof *padded); /* drawn, too, not repeated */
+    sampler_order(&s, EPOCHS, padded);
+    assert_memory_not_equal(order, padded, sizeof order);
+    s.seed = 12;
+    sampler_order(&s, EPOCHS - 1, padded);
+    assert_memory_not_equal(order, padded, sizeof order);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_distributed),
@@ -220,6 +251,7 @@ int main(void) {
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_pytorch),
         cmocka_unit_test(test_pytorch_ranks),
+        cmocka_unit_test(test_weighted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,12 +23,14 @@ struct csv {
     struct columns columns;
     float *values;    /* (base.size or more, columns.inputs + 1), of malloc's */
     struct part part; /* the rows */
+    float *weights;   /* (base.size), of malloc's; NULL: there is no such column */
 };
 
 /* ---- the set ---- */
 static void csv_close(struct dataset *d) {
     struct csv *s = (struct csv *)d;
     free(s->values);
+    free(s->weights);
     part_free(&s->part);
     pool_free(s->pool);
     memory_free(s);
@@ -202,6 +204,32 @@ static enum error csv_open_first(const struct opening *o, struct csv *s, struct 
     return csv_take(s, t, classes_of(first, values));
 }
 
+/* The column of weights is the target of a second reading, which takes no notice of what the others hold. */
+static enum error csv_weigh(const struct csv_config *c, struct csv *s) {
+    static const char *const first[] = {"1", "2"};
+    const struct config_list two = {2, (void *)(uintptr_t)first};
+    const struct table_config plain = {
+        .target = c->table.weight, .columns = two, .missing = "error", .header = c->table.header};
+    struct table t;
+    struct pool *pool;
+    TRY(pool_create(&pool));
+    enum error err = table_read(c->train, &(struct table_ask){.config = &plain}, pool, &t);
+    if (err == ERR_NONE) err = table_finish_target(&t);
+    int64_t width = t.columns.inputs + 1, n = s->part.count;
+    if (err == ERR_NONE && !(s->weights = malloc((size_t)n * sizeof *s->weights)))
+        err = FAIL(ERR_MEMORY, "no memory for the weights of %s", c->train);
+    for (int64_t i = 0; i < n && err == ERR_NONE; i++) {
+        s->weights[i] = t.values[part_at(&s->part, i) * width + width - 1];
+        if (t.columns.column[width - 1].count || !(s->weights[i] >= 0))
+            err = FAIL(ERR_DATA, "%s: column '%s' holds what is no weight\na weight is a number of at least 0",
+                       c->train, c->table.weight);
+    }
+    s->base.weights = s->weights;
+    table_close(&t);
+    pool_free(pool);
+    return err;
+}
+
 static enum error csv_open(const struct dataset_ask *ask, struct dataset **out) {
     const struct csv_config *c = ask->config;
     struct opening o = {.ask = ask, .config = c, .val = c->val ? c->val : "10%"};
@@ -211,6 +239,7 @@ static enum error csv_open(const struct dataset_ask *ask, struct dataset **out) 
     o.held = part_is_held(o.val) ? o.val : NULL;
     TRY(csv_create(ask->ops, &s));
     enum error err = ask->like ? open_known(&o, s, &t) : csv_open_first(&o, s, &t, &first);
+    if (err == ERR_NONE && ask->train && !ask->like && c->table.weight) err = csv_weigh(c, s);
     table_close(&t);
     table_close(&first);
     return dataset_give(err, &s->base, out);
@@ -277,6 +306,9 @@ static const struct config_field fields[] = {
     {"categorical", CONFIG_STRINGS, AT(table.categorical),
      .help = "Columns whose numbers are categories or names of classes; columns of text always are",
      .also = "category|categories"},
+    {"weight", CONFIG_STRING, AT(table.weight),
+     .help = "Column with the weight of each sample, for sampling: weights; nothing is predicted from it",
+     .also = "sample_weight|weight_column"},
     {"missing", CONFIG_STRING, AT(table.missing),
      .help = "What becomes of a cell that is empty, NA, nan or null: mean (of the column's training rows; the "
              "default), error, or a number; a category then is none of those that there are",

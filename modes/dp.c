@@ -60,9 +60,13 @@ static const struct mode_way dp_ways[] = {
 
 /* ---- the mode ---- */
 
+static bool devices_run_beside(const struct resolve *r) {
+    return device_find(r->c->devices.kind)->runtime->asynchronous;
+}
+
 /* Decides dp.overlap: auto, by whether devices compute beside the host. */
 static enum error decide_overlap(struct resolve *r) {
-    bool there = device_find(r->c->devices.kind)->runtime->asynchronous;
+    bool there = devices_run_beside(r);
     if (r->c->dp.overlap != DP_OVERLAP_AUTO) return ERR_NONE;
     r->c->dp.overlap = there ? DP_OVERLAP_ON : DP_OVERLAP_OFF;
     return resolve_decide(r, "dp.overlap", there ? "true" : "false");
@@ -78,6 +82,8 @@ static enum error dp_choose(struct resolve *r) {
     TRY(decide_overlap(r));
     mode_take(r, &mode_dp);
     if (c->staleness) share_take_stale(r, "dp.staleness", c->staleness);
+    if (s->share == &share_server && c->overlap == DP_OVERLAP_ON && devices_run_beside(r))
+        s->plan.after[0].whole = false; /* each bucket's weights travel while the next one is updated */
     s->title = titles[c->server];
     s->on_host = c->server == SERVER_CPU;
     s->brought = c->scatter == SCATTER_SERVER;

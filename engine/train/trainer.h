@@ -188,6 +188,11 @@ MUST_CHECK enum error trainer_measure(struct trainer *t);
 MUST_CHECK enum error trainer_update(struct trainer *t, int slice);
 /* The whole update, sums included, on a rank that has the whole arena. */
 MUST_CHECK enum error trainer_update_all(struct trainer *t);
+/* The same in steps: between begin and end the weights are updated up to each place of the arena that is asked for, one
+ * after another (*at is 0 before the first). The sums are known after the end. */
+MUST_CHECK enum error trainer_update_begin(struct trainer *t);
+MUST_CHECK enum error trainer_update_until(struct trainer *t, int64_t end, int *at);
+MUST_CHECK enum error trainer_update_end(struct trainer *t);
 /* Notes that the optimizer has made 'more' updates beside one a step, for optimizers that count them. */
 void trainer_count_updates(struct trainer *t, int64_t more);
 /* Whether this rank wants the step that it computes to be the last: it was asked to stop, or its time is over. It ends

@@ -358,35 +358,52 @@ static float rate_of(const struct trainer *t, int tensor) {
 
 /* ---- the update ---- */
 
-enum error trainer_update(struct trainer *t, int slice) {
+static enum error update_spans(struct trainer *t, int from, int to) {
     struct update *u = t->update;
-    int from = u->first[slice], to = u->first[slice + 1];
     if (t->sums.skipped) return ERR_NONE;
     for (int i = from; i < to && t->optim->nnorms; i++) u->spans[i].rate = rate_of(t, u->tensor[i]);
     TRY(update_runtime(t)->update(t->device, &u->rule, u->spans + from, to - from));
     return u->means ? update_runtime(t)->update(t->device, &u->mean, u->means + from, to - from) : ERR_NONE;
 }
 
-static enum error update_slices(struct trainer *t) {
-    TRY(trainer_measure(t));
-    for (int i = 0; i < t->standing.nslices; i++) TRY(trainer_update(t, i));
-    return ERR_NONE;
+enum error trainer_update(struct trainer *t, int slice) {
+    return update_spans(t, t->update->first[slice], t->update->first[slice + 1]);
 }
 
-/* The update where the host does not decide on the step: it is started before the sums reach the host, so there is one
- * wait a step. */
-static enum error update_ask_first(struct trainer *t) {
+/* Where the host does not decide on the step, the update is started before the sums reach the host, so there is one
+ * wait a step, at its end. */
+static bool update_asks_first(const struct trainer *t) {
+    return trainer_norm_blocks(t) == 0 && !t->optim->nnorms;
+}
+
+enum error trainer_update_begin(struct trainer *t) {
+    if (!update_asks_first(t)) {
+        TRY(trainer_take_sums(t));
+        TRY(trainer_norm(t));
+        return trainer_measure(t);
+    }
     t->sums.skipped = false;
     TRY(ask_sums(t));
-    TRY(update_slices(t));
+    return trainer_measure(t);
+}
+
+enum error trainer_update_until(struct trainer *t, int64_t end, int *at) {
+    const struct update *u = t->update;
+    int from = *at;
+    while (*at < u->first[t->standing.nslices] && u->spans[*at].w < t->arena.values + end) ++*at;
+    return update_spans(t, from, *at);
+}
+
+enum error trainer_update_end(struct trainer *t) {
+    if (!update_asks_first(t)) return ERR_NONE;
     TRY(device_wait(t->device));
     keep_sums(t);
     return ERR_NONE;
 }
 
 enum error trainer_update_all(struct trainer *t) {
-    if (trainer_norm_blocks(t) == 0 && !t->optim->nnorms) return update_ask_first(t);
-    TRY(trainer_take_sums(t));
-    TRY(trainer_norm(t));
-    return update_slices(t);
+    int at = 0;
+    TRY(trainer_update_begin(t));
+    TRY(trainer_update_until(t, t->model->arena_floats, &at));
+    return trainer_update_end(t);
 }

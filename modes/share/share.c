@@ -127,26 +127,53 @@ static enum error land_as_planned(struct mode *m) {
 }
 
 /* Brings all ranks the weights that only the root has updated: they are one message, whose header has the sums of the step. */
-static enum error bring_weights(struct mode *m) {
+static enum error bring_weights(struct mode *m, int64_t *mark) {
     const struct exchange_plan *p = &m->how->plan;
     const struct span all = {.arena = m->t->arena.values, .end = m->t->tensors.upto};
-    int64_t mark = clock_ns();
     for (int i = 0; i < p->nafter; i++) TRY(share_move(m, p->after[i].by, &all, GROUP_INLINE));
-    trainer_phase(m->t, PHASE_COMM, &mark);
+    trainer_phase(m->t, PHASE_COMM, mark);
     return trainer_get_sums(m->t);
+}
+
+/* The weights of a bucket travel while the root updates the next one. The header follows them, since the root knows the
+ * sums of the step only when all is asked for. */
+static enum error update_by_bucket(struct mode *m) {
+    struct trainer *t = m->t;
+    int64_t mark = clock_ns();
+    int at = 0, changed = buckets_before(m->cut, t->tensors.upto);
+    mode_note(m, "update, bucket by bucket", t->at.step);
+    if (t->rank == 0) TRY(trainer_update_begin(t));
+    for (int b = 0; b < changed; b++) {
+        struct span bucket = share_bucket(m, t->arena.values, b);
+        struct dispatch how;
+        if (b == 0) bucket.begin = HEADER_FLOATS;
+        if (t->rank == 0) TRY(trainer_update_until(t, bucket.end, &at));
+        TRY(step_send(m, LABEL_WEIGHTS(b), &how));
+        TRY(share_move(m, m->how->plan.after[0].by, &bucket, how));
+    }
+    if (t->rank == 0) {
+        TRY(trainer_update_end(t));
+        TRY(trainer_put_sums(t));
+        trainer_phase(t, PHASE_UPDATE, &mark);
+    }
+    TRY(group_broadcast(m->team.group, GROUP_INLINE, t->arena.values, HEADER_FLOATS, DTYPE_F32, 0));
+    TRY(step_land(m));
+    trainer_phase(t, PHASE_COMM, &mark);
+    return trainer_get_sums(t);
 }
 
 static enum error update_as_planned(struct mode *m) {
     struct trainer *t = m->t;
     bool root = m->how->plan.update == UPDATE_BY_ROOT;
     int64_t mark = clock_ns();
+    if (root && !m->how->plan.after[0].whole) return update_by_bucket(m);
     if (!root || t->rank == 0) {
         mode_note(m, "update", t->at.step);
         TRY(trainer_update_all(t));
         if (root) TRY(trainer_put_sums(t));
         trainer_phase(t, PHASE_UPDATE, &mark);
     }
-    return root ? bring_weights(m) : ERR_NONE;
+    return root ? bring_weights(m, &mark) : ERR_NONE;
 }
 
 static enum error spread_as_planned(struct mode *m) {

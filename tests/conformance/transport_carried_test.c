@@ -79,11 +79,50 @@ static void leaves(void **state) {
                               .devices = &host_accel});
 }
 
+/* Each of the others copies its part from the root, and the rest from each other. */
+static void broadcast_long(struct rank *r) {
+    enum { N = 100003 };
+    const int world = r->of->world, root = 1;
+    struct group_stats before, after;
+    void *buf;
+    check_ok(group_alloc(r->group, N * sizeof(float), &buf));
+    float *x = buf;
+    for (int i = 0; i < N; i++) x[i] = (float)(r->index == root ? i % 1013 : -1);
+    group_get_stats(r->group, &before);
+    check_ok(group_broadcast(r->group, GROUP_INLINE, buf, N, DTYPE_F32, root));
+    group_get_stats(r->group, &after);
+    for (int i = 0; i < N; i++) check(x[i] == (float)(i % 1013), "element %d is %g", i, (double)x[i]);
+    int64_t sent = after.sent - before.sent, received = after.received - before.received, all = N * sizeof(float);
+    int64_t most = (all / (world - 1) + 2 * ALIGNMENT) * (world - 2);
+    check(received == (r->index == root ? 0 : all), "%lld bytes came", (long long)received);
+    if (r->index == root)
+        check(sent == all, "%lld bytes left the root", (long long)sent);
+    else
+        check(sent > 0 && sent <= most, "%lld bytes left rank %d", (long long)sent, r->index);
+}
+
+static void long_broadcasts_leave_the_root_once(void **state) {
+    (void)state;
+    for (int world = 3; world <= 7; world += 2)
+        run_ranks((struct ranks){.world = world,
+                                 .link = "thread",
+                                 .carrier = "peer",
+                                 .units = 16,
+                                 .devices = &host_accel,
+                                 .fn = broadcast_long},
+                  NULL);
+}
+
 int main(void) {
     inputs_make();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(peers), cmocka_unit_test(peers_on_one_unit), cmocka_unit_test(staged),
-        cmocka_unit_test(mixed), cmocka_unit_test(emulated_links),    cmocka_unit_test(leaves),
+        cmocka_unit_test(peers),
+        cmocka_unit_test(peers_on_one_unit),
+        cmocka_unit_test(staged),
+        cmocka_unit_test(mixed),
+        cmocka_unit_test(emulated_links),
+        cmocka_unit_test(leaves),
+        cmocka_unit_test(long_broadcasts_leave_the_root_once),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     inputs_free();

@@ -6,9 +6,10 @@
  *     every rank   follows the 'done' of those that read its buffer                  sync
  *
  * So the host waits for nobody's device: all is in order on the lanes when a call returns. A reduce costs its root
- * (W-1) K bytes of copies and one sum, a broadcast each receiver K; an all-reduce is a reduce-scatter and an
- * all-gather: 2(W-1)/W K for every rank. Sums are made in the group's order, of up to 16 MB at a time; parts that lie
- * on the same unit (devices cuda:0,0) are read in place.
+ * (W-1) K bytes of copies and one sum; an all-reduce is a reduce-scatter and an all-gather: 2(W-1)/W K for every rank.
+ * Of a long broadcast to several ranks each copies a part of its own from the root, and then the other parts from those
+ * that have them: K bytes leave the root, where W-1 copies of all would take its port (W-1) K. Sums are made in the
+ * group's order, of up to 16 MB at a time; parts that lie on the same unit (devices cuda:0,0) are read in place.
  *
  * A rank may leave because of a failure while others are about to look at its marks. So the ranks share a hall: who
  * looks says so, who leaves closes the hall first and waits for those that look, and for the copies from its memory
@@ -24,7 +25,7 @@
 #include <string.h>
 
 /* What the others see of a rank, on one lane. */
-enum { READY, HALF, DONE, MARKS }; /* HALF: the sums of an all-reduce are there */
+enum { READY, HALF, DONE, MARKS }; /* HALF: the sums of an all-reduce are there, or a broadcast's part */
 struct stall {
     char *buf;
     struct device_mark *marks[MARKS];
@@ -221,23 +222,68 @@ static enum error peer_add(const struct call_of_peer *k, int64_t lo, int64_t hi)
     return ERR_NONE;
 }
 
-/* Copies what the others have for this rank, from each after that mark. */
+/* Copies from rank r, after that mark. */
+static enum error peer_fetch_from(const struct call_of_peer *k, int r, struct element_range part, int mark) {
+    if (part.hi <= part.lo) return ERR_NONE;
+    TRY(peer_follow(k, peer_stall(k, r)->marks[mark]));
+    return peer_copy(k, r, element(k->c, k->c->buf, part.lo), part.lo, part.hi);
+}
+
+/* Copies what the others have for this rank. */
 static enum error peer_fetch(const struct call_of_peer *k, enum kind kind, int mark) {
     const struct collective *c = k->c;
     for (int i = 1; i < c->size; i++) { /* not all from rank 0 at once */
         int r = (c->rank + i) % c->size;
-        struct element_range part = collective_range(c, kind, r, c->rank);
-        if (part.hi <= part.lo) continue;
-        TRY(peer_follow(k, peer_stall(k, r)->marks[mark]));
-        TRY(peer_copy(k, r, element(c, c->buf, part.lo), part.lo, part.hi));
+        TRY(peer_fetch_from(k, r, collective_range(c, kind, r, c->rank), mark));
     }
     return ERR_NONE;
+}
+
+/* ---- a broadcast in parts ---- */
+
+static bool peer_spreads(const struct collective *c) {
+    enum { LONG = 256 << 10 };
+    return c->kind == KIND_BROADCAST && c->size > 2 && bytes_of(c, c->sum.count) >= LONG;
+}
+
+/* What rank r copies from the root: the ranks after the root have the parts, in their order. */
+static struct element_range peer_spread_part(const struct collective *c, int r) {
+    int64_t line = ALIGNMENT / (int64_t)dtype_size(c->sum.type), lines = c->sum.count / line;
+    int i = (r - c->root + c->size) % c->size - 1, last = c->size - 2;
+    if (i < 0) return (struct element_range){0, 0};
+    return (struct element_range){order_chunk(lines, last + 1, i) * line,
+                                  i == last ? c->sum.count : order_chunk(lines, last + 1, i + 1) * line};
+}
+
+static enum error peer_spread_others(const struct call_of_peer *k) {
+    const struct collective *c = k->c;
+    for (int i = 1; i < c->size && c->rank != c->root; i++) {
+        int r = (c->rank + i) % c->size;
+        TRY(peer_fetch_from(k, r, peer_spread_part(c, r), HALF));
+    }
+    return ERR_NONE;
+}
+
+static void peer_count(struct collective *c) {
+    const struct element_range own = peer_spread_part(c, c->rank);
+    bool root = c->rank == c->root;
+    if (peer_spreads(c))
+        collective_count(c, root ? c->sum.count : (c->size - 2) * (own.hi - own.lo), root ? 0 : c->sum.count);
+    else
+        collective_count_ideal(c, c->kind);
+}
+
+/* ---- what others read ---- */
+
+static bool peer_reads(const struct collective *c, int from, int to) {
+    if (peer_spreads(c)) return from != to && to != c->root;
+    return collective_flows(c, c->kind, from, to);
 }
 
 /* What is asked of this lane next may change the buffer. */
 static enum error peer_follow_readers(const struct call_of_peer *k) {
     for (int r = 0; r < k->c->size; r++)
-        if (collective_flows(k->c, k->c->kind, k->c->rank, r)) TRY(peer_follow(k, peer_stall(k, r)->marks[DONE]));
+        if (peer_reads(k->c, k->c->rank, r)) TRY(peer_follow(k, peer_stall(k, r)->marks[DONE]));
     return ERR_NONE;
 }
 
@@ -257,18 +303,25 @@ static enum error peer_while_looking(const struct call_of_peer *k, looking_fn fn
     return err ? err : marked;
 }
 
+static enum error peer_mark_half(const struct call_of_peer *k) {
+    return peer_mark(k, k->p->hall->stand[k->c->rank].stalls[k->c->lane].marks[HALF]);
+}
+
 static enum error peer_first_half(const struct call_of_peer *k) {
     const struct collective *c = k->c;
     const struct element_range own = collective_range(c, c->kind, c->rank, c->rank);
+    if (peer_spreads(c)) {
+        TRY(peer_fetch_from(k, c->root, peer_spread_part(c, c->rank), READY));
+        return peer_mark_half(k);
+    }
     if (!kind_adds(c->kind)) return peer_fetch(k, c->kind, READY);
     TRY(peer_add(k, own.lo, own.hi));
-    if (c->kind != KIND_ALL_REDUCE) return ERR_NONE;
-    return peer_mark(k, k->p->hall->stand[c->rank].stalls[c->lane].marks[HALF]);
+    return c->kind == KIND_ALL_REDUCE ? peer_mark_half(k) : ERR_NONE;
 }
 
-/* The other half of an all_reduce. */
+/* The other half of an all_reduce, or of a broadcast in parts. */
 static enum error peer_second_half(const struct call_of_peer *k) {
-    return peer_fetch(k, KIND_ALL_GATHER, HALF);
+    return peer_spreads(k->c) ? peer_spread_others(k) : peer_fetch(k, KIND_ALL_GATHER, HALF);
 }
 
 static bool peer_takes(const struct carrier *cr, const struct collective *c) {
@@ -298,10 +351,10 @@ static enum error peer_run(struct carrier *cr, struct collective *c, enum device
     mine->buf = c->buf;
     TRY(peer_mark(&k, mine->marks[READY]));
     TRY(carrier_meet(cr, c));
-    collective_count_ideal(c, c->kind);
+    peer_count(c);
     TRY(peer_while_looking(&k, peer_first_half, mine->marks[DONE]));
     TRY(link->sync(c->link, c->lane));
-    if (c->kind == KIND_ALL_REDUCE) {
+    if (c->kind == KIND_ALL_REDUCE || peer_spreads(c)) {
         TRY(peer_while_looking(&k, peer_second_half, mine->marks[DONE]));
         TRY(link->sync(c->link, c->lane));
     }

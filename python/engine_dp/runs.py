@@ -107,7 +107,7 @@ class Run:
 
     def refresh(self) -> "Run":
         """Forgets what was read: steps, validation, events and summary are read anew, as far as the run has come."""
-        for name in ("summary", "_records", "steps", "validation", "events"):
+        for name in ("summary", "_records", "_valid", "steps", "validation", "events"):
             self.__dict__.pop(name, None)
         return self
 
@@ -146,14 +146,24 @@ class Run:
         return records
 
     @cached_property
+    def _valid(self) -> List[Dict[str, Any]]:
+        """The records without those that a resume has made void: the steps after its checkpoint come again."""
+        valid: List[Dict[str, Any]] = []
+        for r in self._records:
+            if r.get("event") in ("started", "resumed"):
+                valid = [v for v in valid if v["step"] <= r["step"]]
+            valid.append(r)
+        return valid
+
+    @cached_property
     def steps(self) -> Columns:
         """One array for each column of metrics.jsonl: step, loss, accuracy, lr, ms, phase_ms.forward, ..."""
-        return _columns([_flat(r) for r in self._records if "loss" in r])
+        return _columns([_flat(r) for r in self._valid if "loss" in r])
 
     @cached_property
     def validation(self) -> Columns:
         """One array for each column: step, loss, accuracy, ..."""
-        return _columns([{"step": r["step"], **_flat(r["val"])} for r in self._records if "val" in r])
+        return _columns([{"step": r["step"], **_flat(r["val"])} for r in self._valid if "val" in r])
 
     @cached_property
     def events(self) -> List[Dict[str, Any]]:

@@ -40,6 +40,16 @@ static void runs(void **state) {
     pass("test_runs", "numpy");
 }
 
+static void exports(void **state) {
+    (void)state;
+    pass("test_export", "numpy");
+}
+
+static void notebooks(void **state) {
+    (void)state;
+    pass("test_notebooks", "json"); /* pandas only to run the cells */
+}
+
 static void torch(void **state) {
     (void)state;
     pass("test_torch", "numpy, torch");
@@ -57,8 +67,9 @@ static void compression(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups), cmocka_unit_test(inspect), cmocka_unit_test(runs),
-        cmocka_unit_test(torch),  cmocka_unit_test(servers), cmocka_unit_test(compression),
+        cmocka_unit_test(groups),  cmocka_unit_test(inspect),     cmocka_unit_test(runs),
+        cmocka_unit_test(exports), cmocka_unit_test(notebooks),   cmocka_unit_test(torch),
+        cmocka_unit_test(servers), cmocka_unit_test(compression),
     };
     return cmocka_run_group_tests_name("the Python package", tests, NULL, NULL);
 }

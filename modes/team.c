@@ -78,6 +78,7 @@ enum error team_open(struct team *m, struct trainer *t, const struct place *plac
     p.secure = (enum secure)c->secure;
     p.emulate = c->emulate.as;
     p.algorithm = strcmp(c->algorithm, "auto") ? c->algorithm : place->algorithm;
+    p.digest = c->sha256;
     if (p.order == ORDER_TREE && strcmp(p.algorithm, "native") != 0) p.leaves = (int)t->config->batch.shards;
     choose_carrier(t, &p);
     open_recorder(m, t, p.size, p.mail);

@@ -21,8 +21,9 @@ static enum error group_find_algo(struct group *g) {
     enum order order = g->params.order;
     g->params.algorithm = "auto";
     if (!strcmp(name, "auto")) return ERR_NONE;
-    TRY(algo_named(name, &g->algo));
+    TRY(algo_named(name, g->params.digest, &g->algo));
     const struct algo_ops *a = g->algo;
+    TRY(algo_prepare(a, g->size));
     g->params.algorithm = a->name;
     const struct link_ops *link = link_find(g->params.link);
     if (a->native && link && !link->native)

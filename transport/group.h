@@ -18,7 +18,8 @@ struct work;
 struct group_params {
     int rank, size;
     const char *link;      /* a name of links.def: "thread", "shm", "tcp", "hosts" */
-    const char *algorithm; /* a name of algos.def, or "auto" */
+    const char *algorithm; /* a name of algos.def, "auto", or the path of a plug-in */
+    const char *digest;    /* that the plug-in must have; NULL: any */
     enum order order;
     int leaves;       /* of the tree that the ranks which give take runs of (engine/base/leaves.h), a power
                     of two; 0: each is a leaf */

@@ -30,7 +30,7 @@ static double comm_memory_available(void) {
 /* The algorithm of a name or of a plug-in; NULL: "auto" or "all". comm_read_algorithm has tried it. */
 static const struct algo_ops *comm_algorithm(const char *name) {
     const struct algo_ops *algo;
-    return algo_named(name, &algo) == ERR_NONE ? algo : NULL;
+    return algo_named(name, NULL, &algo) == ERR_NONE ? algo : NULL;
 }
 
 /* Checks that the algorithm can add in the order that --order names. */
@@ -253,7 +253,7 @@ static enum error comm_read_algorithm(const char *value, void *out) {
         if (!strcmp(value, names[n])) return ERR_NONE;
         snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", n ? ", " : "", names[n]);
     }
-    if (plugin_is_path(value)) return algo_named(value, &algo) == ERR_NONE ? ERR_NONE : ERR_USAGE;
+    if (plugin_is_path(value)) return algo_named(value, NULL, &algo) == ERR_NONE ? ERR_NONE : ERR_USAGE;
     near = text_nearest(value, names, n);
     return FAIL(ERR_USAGE, "no algorithm '%s'%s%s%s\nthere are %s, and plug-ins: ./mine.so", value,
                 near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "", all);

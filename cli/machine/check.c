@@ -62,8 +62,8 @@ static int check_run(const struct cli *cli) {
 }
 
 static const struct option options[] = {
-    {"FILE", NULL, "the shared object, or its source: FILE.c is built into FILE.so beside it", CONFIG_STRING, AT(file),
-     .missing = "which plug-in?", .one = "file"},
+    {"FILE", NULL, "the shared object, or its source: FILE.c is built into FILE.so beside it; or FILE.py",
+     CONFIG_STRING, AT(file), .missing = "which plug-in?", .one = "file"},
     {"--timeout", "SECONDS", "how long a rank may wait, or stay in the plug-in; 2 by default", CONFIG_SECONDS,
      AT(timeout), 0.1, 3600},
     {"--sizes", "N", "groups of 1 to N ranks are tried; 17 by default", CONFIG_INT, AT(sizes), 1, CHECK_SIZES},

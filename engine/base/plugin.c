@@ -2,11 +2,14 @@
 
 #include "engine/base/file.h"
 #include "engine/base/memory.h"
+#include "engine/base/plugin_python.h"
+#include "engine/base/text.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,8 +20,7 @@ static struct plugin *opened;
 static const char *const kind_names[] = {"algorithm", "compressor", "optimizer", "share"};
 
 bool plugin_is_path(const char *text) {
-    size_t n = strlen(text);
-    return strchr(text, '/') || (n > 3 && !strcmp(text + n - 3, ".so"));
+    return strchr(text, '/') || text_ends(text, ".so") || text_ends(text, ".py");
 }
 
 int plugin_parameters(const struct engine_plugin *p) {
@@ -29,6 +31,16 @@ int plugin_parameters(const struct engine_plugin *p) {
 
 /* ---- the file ---- */
 
+/* Keeps the text of one in Python: what runs is what the digest is of. */
+static enum error plugin_keep(struct python *p, const char *block, size_t n) {
+    enum { SOURCE_MOST = 1 << 20 };
+    char *source = p->length + n > SOURCE_MOST ? NULL : realloc(p->source, p->length + n);
+    if (!source) return FAIL(ERR_CONFIG, "plug-in '%s' has more than %d bytes", p->path, SOURCE_MOST);
+    memcpy(source + p->length, block, n);
+    p->source = source, p->length += n;
+    return ERR_NONE;
+}
+
 static enum error plugin_read_fd(int fd, struct plugin *p) {
     char block[1 << 14], magic[4] = {0};
     struct sha256 h;
@@ -36,12 +48,15 @@ static enum error plugin_read_fd(int fd, struct plugin *p) {
     sha256_init(&h);
     for (int64_t at = 0; (n = read(fd, block, sizeof block)) > 0; at += n) {
         if (at == 0 && n >= (ssize_t)sizeof magic) memcpy(magic, block, sizeof magic);
+        if (p->python) TRY(plugin_keep(p->python, block, (size_t)n));
         sha256_update(&h, block, (size_t)n);
     }
     if (n < 0) return FAIL(ERR_IO, "plug-in '%s' cannot be read: %s", p->path, strerror(errno));
     sha256_hex(h, p->digest);
-    if (!memcmp(magic, "\177ELF", sizeof magic)) return ERR_NONE;
-    return FAIL(ERR_CONFIG, "plug-in '%s' is no shared object\nbuild it: cc -O2 -shared -fPIC -o mine.so mine.c",
+    if (p->python || !memcmp(magic, "\177ELF", sizeof magic)) return ERR_NONE;
+    return FAIL(ERR_CONFIG,
+                "plug-in '%s' is no shared object\n"
+                "build it: cc -O2 -shared -fPIC -o mine.so mine.c; one in Python ends in .py",
                 p->path);
 }
 
@@ -53,8 +68,8 @@ static enum error plugin_read(struct plugin *p) {
                     p->path, strerror(errno));
     enum error err = fstat(fd, &s) == 0 && S_ISREG(s.st_mode)
                          ? plugin_read_fd(fd, p)
-                         : FAIL(ERR_CONFIG, "plug-in '%s' is no file%s\nname the shared object itself", p->path,
-                                S_ISDIR(s.st_mode) ? " but a folder" : "");
+                         : FAIL(ERR_CONFIG, "plug-in '%s' is no file%s\nname the shared object or the .py file itself",
+                                p->path, S_ISDIR(s.st_mode) ? " but a folder" : "");
     close(fd);
     return err;
 }
@@ -87,6 +102,11 @@ static enum error plugin_check_parts(const struct plugin *p) {
 }
 
 static enum error plugin_load(struct plugin *p) {
+    if (p->python) {
+        p->of = &p->python->of;
+        TRY(python_describe(p->python));
+        return plugin_check_parts(p);
+    }
     void *handle = dlopen(p->path, RTLD_NOW | RTLD_LOCAL);
     if (!handle) return FAIL(ERR_CONFIG, "plug-in '%s' cannot be loaded: %s", p->path, dlerror());
     p->of = dlsym(handle, "engine_plugin");
@@ -104,6 +124,24 @@ static enum error plugin_load(struct plugin *p) {
     return plugin_check_parts(p);
 }
 
+static enum error plugin_python_create(struct plugin *p) {
+    void *memory;
+    if (!text_ends(p->path, ".py")) return ERR_NONE;
+    TRY(memory_alloc(sizeof *p->python, &memory));
+    p->python = memory;
+    p->python->path = p->path;
+    return ERR_NONE;
+}
+
+static void plugin_free(struct plugin *p) {
+    if (p->python) {
+        free(p->python->source);
+        free(p->python->answer);
+        memory_free(p->python);
+    }
+    memory_free(p);
+}
+
 static enum error plugin_find(const char *path, struct plugin **out) {
     void *memory;
     for (*out = opened; *out; *out = (*out)->next)
@@ -112,10 +150,11 @@ static enum error plugin_find(const char *path, struct plugin **out) {
     TRY(memory_alloc(sizeof(struct plugin), &memory));
     struct plugin *p = memory;
     strcpy(p->path, path);
-    enum error err = plugin_read(p);
+    enum error err = plugin_python_create(p);
+    if (err == ERR_NONE) err = plugin_read(p);
     if (err == ERR_NONE) err = plugin_load(p);
     if (err != ERR_NONE) {
-        memory_free(p);
+        plugin_free(p);
         return err;
     }
     p->next = opened;

@@ -106,6 +106,10 @@ void plugin_set_patience(double seconds) {
     atomic_store(&patience_ns, (int64_t)(seconds * 1e9));
 }
 
+double plugin_patience(void) {
+    return clock_seconds(atomic_load(&patience_ns));
+}
+
 /* ---- guests ---- */
 
 static struct stay *stay_take(void) {
@@ -133,4 +137,9 @@ void plugin_leave(void) {
     struct stay *s = mine;
     mine = NULL;
     if (s) atomic_store(&s->since, 0);
+}
+
+const struct plugin *plugin_guest(const char **doing) {
+    if (doing) *doing = mine->doing;
+    return mine->plugin;
 }

@@ -216,7 +216,7 @@ static const struct config_field comm_fields[] = {
     {"algorithm", CONFIG_STRING, offsetof(struct comm_config, algorithm), "auto",
      .help = "Algorithm by which ranks add up their gradients: auto, direct, ring, star, tree, halving_doubling, "
              "hierarchical; native: the MPI library's own, with its bits; tune: the run's first steps try those that "
-             "give the same bits, and the fastest is kept; or the path of a plug-in, as ./mine.so"},
+             "give the same bits, and the fastest is kept; or the path of a plug-in, as ./mine.so or ./mine.py"},
     {"sha256", CONFIG_STRING, offsetof(struct comm_config, sha256),
      .help = "Digest that the plug-in of 'algorithm' must have; default: the one that it has when the run begins"},
     {"order", CONFIG_ENUM, offsetof(struct comm_config, order), "auto",

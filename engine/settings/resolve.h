@@ -8,6 +8,7 @@ struct resolve {
     struct node *tree;
     struct pool *pool;
     struct config_errors *e;
+    const struct plugin *algorithm; /* of comm.algorithm, where it was opened to resolve this */
 };
 
 /* The node at "batch.shards", or NULL. */

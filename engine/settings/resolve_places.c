@@ -199,6 +199,8 @@ void resolve_algorithm(struct resolve *r) {
         r, own && (c->sharing.place != PLACE_PROCESSES || apart), "comm.algorithm",
         "plug-in '{comm.algorithm}' all-reduces the host's memory between processes, but mode is '{mode}' and "
         "devices are '{devices}'\nuse mode ddp on cpu, or comm.algorithm: auto");
+    if (own && r->algorithm && plugin_prepare(r->algorithm, devices) != ERR_NONE)
+        config_error(r->e, at, false, "%s\n%s", error_message(), error_hint());
     resolve_clash(r, !own && c->comm.order == COMM_ORDER_RING, "comm.algorithm",
                   "algorithm '{comm.algorithm}' cannot add in order 'ring' ({at comm.order})\n"
                   "use ring, direct or star");

@@ -63,6 +63,7 @@ static enum error resolve_own_algorithm(struct resolve *r) {
     struct plugged_config plugged = {.file = c->algorithm, .sha256 = c->sha256};
     TRY(plugin_settle(r, &plugged, PLUGIN_ALGORITHM, "comm", &p));
     c->sha256 = plugged.sha256;
+    r->algorithm = p;
     return p ? resolve_own_order(r, p) : ERR_NONE;
 }
 

@@ -400,7 +400,7 @@ static void world_cases(struct check *c, struct world w) {
 
 void check_algorithm(struct check *c) {
     struct world w = {.check = c};
-    if (algo_named(c->name, &w.algo) != ERR_NONE) {
+    if (algo_named(c->name, NULL, &w.algo) != ERR_NONE) {
         c->wrong++;
         return;
     }

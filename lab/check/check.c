@@ -18,7 +18,8 @@
 /* ---- in a case ---- */
 
 static const int MARK = 1; /* the code of a process that has found something */
-static struct {            /* shared with the process that waits */
+static const char sign[] = "error: ";
+static struct { /* shared with the process that waits */
     char doing[CHECK_WORDS];
     double measured;
 } * shared;
@@ -32,7 +33,8 @@ void check_wrong(const char *fmt, ...) {
     char words[CHECK_WORDS];
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(words, sizeof words, fmt, ap);
+    int n = snprintf(words, sizeof words, "%s", sign); /* what a plug-in prints may stand before it */
+    n += vsnprintf(words + n, sizeof words - (size_t)n, fmt, ap);
     va_end(ap);
     pthread_mutex_lock(&once); /* never given back: the first finding is the only one */
     n = n < (int)sizeof words ? n : (int)sizeof words - 1;
@@ -164,7 +166,7 @@ static bool case_wait(pid_t pid, int in, double seconds, char *words, size_t siz
 
 /* The first line with an error, without its sign: the engine's, or a sanitizer's. */
 static const char *case_first_error(char *words) {
-    static const char sign[] = "error: ", other[] = "ERROR: ";
+    static const char other[] = "ERROR: ";
     char *at = strstr(words, sign) ? strstr(words, sign) : strstr(words, other);
     at = at ? at + strlen(sign) : words;
     at[strcspn(at, "\n")] = '\0';
@@ -200,7 +202,7 @@ static void case_end(struct check *c, const char *what, bool ended, int status, 
 
 /* A process of ranks as threads, which no other thread of this one disturbs: engine check has none. */
 bool check_case(struct check *c, const char *what, void (*fn)(void *user), void *user) {
-    char said[CHECK_WORDS] = "";
+    static char said[64 * CHECK_WORDS];
     int ends[2], status = 0, wrong = c->wrong;
     if (!shared) shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED || pipe(ends)) abort();

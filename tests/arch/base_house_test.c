@@ -166,12 +166,13 @@ static const struct {
     const char *part;
     int size;
 } circles[] = {
-    {"engine/base/error", 2},          {"engine/config/schema", 2},      {"engine/data/dataset", 4},
-    {"engine/device/cpu/gemm", 2},     {"engine/device/cuda/cuda", 2},   {"engine/device/device", 5},
-    {"engine/model/graph", 3},         {"engine/model/model", 4},        {"engine/save/checkpoint", 3},
-    {"engine/settings/run_config", 4}, {"engine/tell/trace", 2},         {"engine/train/trainer", 2},
-    {"transport/carrier/carrier", 3},  {"transport/flight/recorder", 2}, {"transport/link/tcp", 2},
-    {"transport/door/door", 2},        {"modes/share/share", 2},         {"cli/dashboard/dashboard", 2},
+    {"engine/base/error", 2},       {"engine/base/plugin", 2},         {"engine/config/schema", 2},
+    {"engine/data/dataset", 4},     {"engine/device/cpu/gemm", 2},     {"engine/device/cuda/cuda", 2},
+    {"engine/device/device", 5},    {"engine/model/graph", 3},         {"engine/model/model", 4},
+    {"engine/save/checkpoint", 3},  {"engine/settings/run_config", 4}, {"engine/tell/trace", 2},
+    {"engine/train/trainer", 2},    {"transport/carrier/carrier", 3},  {"transport/flight/recorder", 2},
+    {"transport/link/tcp", 2},      {"transport/door/door", 2},        {"modes/share/share", 2},
+    {"cli/dashboard/dashboard", 2},
 };
 
 /* "engine/base/error" of "engine/base/error.h"; -1: too many, or too long. */

@@ -134,11 +134,28 @@ struct algo_ops {
 const struct algo_ops *const *algo_list(int *count);
 const char *const *algo_names(void); /* of all of them, NULL-terminated */
 const struct algo_ops *algo_find(const char *name);
-/* The same, or a plug-in by its path, which is opened. */
-MUST_CHECK enum error algo_named(const char *name, const struct algo_ops **out);
+/* The same, or a plug-in by its path, which is opened. digest: that it must have; NULL: any. */
+MUST_CHECK enum error algo_named(const char *name, const char *digest, const struct algo_ops **out);
+/* Before a group of so many ranks uses it: see plugin_prepare. */
+MUST_CHECK enum error algo_prepare(const struct algo_ops *a, int ranks);
 /* In whose all-reduce a plug-in's share meets. */
 struct plugin;
 MUST_CHECK enum error algo_meets(const struct plugin *p, const struct algo_ops **out);
+/* What a plug-in's all-reduce of so many floats asks for, rank by rank, though nothing moves: its plan, as those read it who
+ * predict times. */
+enum { REHEARSAL_RANKS = 256, REHEARSAL_STEPS = 1 << 22 };
+struct rehearsed { /* one exchange */
+    int to, from;  /* -1: none */
+    int64_t sent, received;
+    bool adds;
+};
+struct rehearsal {
+    int ranks, n, room;
+    int first[REHEARSAL_RANKS + 1]; /* rank r's steps are [first[r], first[r + 1]) */
+    struct rehearsed *step;
+};
+MUST_CHECK enum error algo_rehearse(const struct algo_ops *a, int ranks, int64_t count, struct rehearsal *out);
+void rehearsal_free(struct rehearsal *r); /* also where it has failed */
 /* Whether it can add in this order where the ranks stand so; several: where a rank gives several terms. */
 bool algo_suits(const struct algo_ops *a, enum order order, const struct places *p, bool several);
 

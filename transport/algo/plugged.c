@@ -25,6 +25,7 @@ struct visit { /* of a plug-in's function: one call */
     enum error failed; /* the first failure */
     struct engine_plan moved;
     int64_t whole[2]; /* as one tensor */
+    struct rehearsal *notes; /* nothing moves: what is asked for goes there; else NULL */
 };
 
 static const struct plugged *plugged_of(const struct collective *c) {
@@ -70,6 +71,21 @@ static struct leg leg_of(const struct visit *v, const struct engine_leg *leg) {
     return (struct leg){v->c->places->rank[leg->peer], leg->data, leg->count, landings[leg->landing]};
 }
 
+static enum error rehearsal_add(struct rehearsal *r, const struct engine_leg *out, const struct engine_leg *in) {
+    if (r->n == r->room) {
+        int room = r->room ? 2 * r->room : 64;
+        struct rehearsed *step = room > REHEARSAL_STEPS ? NULL : realloc(r->step, (size_t)room * sizeof *step);
+        if (!step) return FAIL(ERR_CONFIG, "%d ranks make more than %d exchanges", r->ranks, r->n);
+        r->step = step, r->room = room;
+    }
+    r->step[r->n++] = (struct rehearsed){.to = out ? out->peer : -1,
+                                         .from = in ? in->peer : -1,
+                                         .sent = out ? out->count : 0,
+                                         .received = in ? in->count : 0,
+                                         .adds = in && in->landing != ENGINE_COPY};
+    return ERR_NONE;
+}
+
 static enum error visit_exchange(struct visit *v, const struct engine_leg *out, const struct engine_leg *in) {
     if (v->failed || (!out && !in)) return v->failed;
     TRY(leg_check(&v->call, out));
@@ -77,6 +93,7 @@ static enum error visit_exchange(struct visit *v, const struct engine_leg *out, 
     TRY(legs_check(&v->call, out, in));
     v->moved.sent += out ? out->count : 0;
     v->moved.received += in ? in->count : 0;
+    if (v->notes) return rehearsal_add(v->notes, out, in);
     return collective_exchange(v->c, leg_of(v, out), leg_of(v, in));
 }
 
@@ -98,10 +115,12 @@ static enum error visit_check_plan(struct visit *v) {
     const struct engine_share *s = v->plugin->of->share;
     bool meets = plugged_of(v->c)->meets;
     if (meets ? !s->plan : !a->plan) return ERR_NONE;
+    plugin_enter(v->plugin, "plan");
     if (meets)
         s->plan(c->rank, c->size, v->c->mixing.meeting, c->count, &p);
     else
         a->plan(c->rank, c->size, c->count, &p);
+    plugin_leave();
     if (p.sent == v->moved.sent && p.received == v->moved.received) return ERR_NONE;
     return FAIL(
         ERR_BUG,
@@ -196,12 +215,54 @@ enum error algo_meets(const struct plugin *p, const struct algo_ops **out) {
     return plugged_row(p, true, out);
 }
 
-enum error algo_named(const char *name, const struct algo_ops **out) {
+enum error algo_named(const char *name, const char *digest, const struct algo_ops **out) {
     const struct plugin *p;
     if (!plugin_is_path(name)) {
         *out = algo_find(name);
         return *out ? ERR_NONE : FAIL(ERR_CONFIG, "no algorithm '%s'", name);
     }
-    TRY(plugin_open(name, PLUGIN_ALGORITHM, NULL, &p));
+    TRY(plugin_open(name, PLUGIN_ALGORITHM, digest, &p));
     return plugged_row(p, false, out);
+}
+
+enum error algo_prepare(const struct algo_ops *a, int ranks) {
+    return a->mark ? plugin_prepare(((const struct plugged *)a)->plugin, ranks) : ERR_NONE;
+}
+
+/* ---- a rehearsal ---- */
+
+static enum error rehearse_rank(struct collective *c, int rank, void *buf, struct rehearsal *out) {
+    struct visit v = {.c = c, .plugin = plugged_of(c)->plugin, .doing = "all_reduce", .notes = out};
+    v.call = (struct engine_call){.rank = rank,
+                                  .size = out->ranks,
+                                  .count = c->sum.count,
+                                  .bytes = sizeof(float),
+                                  .buf = buf,
+                                  .exchange = exchange,
+                                  .engine = &v};
+    out->first[rank] = out->n;
+    enum error err = visit_run(&v);
+    out->first[rank + 1] = out->n;
+    if (err != ERR_NONE && !strstr(error_message(), v.plugin->path))
+        error_prefix(err, "in plug-in '%s': ", v.plugin->path);
+    return err;
+}
+
+enum error algo_rehearse(const struct algo_ops *a, int ranks, int64_t count, struct rehearsal *out) {
+    struct collective c = {.algo = a, .sum.count = count};
+    void *memory;
+    *out = (struct rehearsal){.ranks = ranks};
+    if (ranks > REHEARSAL_RANKS)
+        return FAIL(ERR_CONFIG, "plug-in '%s' among %d ranks\nat most %d can be simulated", a->name, ranks,
+                    REHEARSAL_RANKS);
+    TRY(algo_prepare(a, ranks));
+    TRY(memory_alloc_sparse((size_t)count * sizeof(float), &memory));
+    enum error err = ERR_NONE;
+    for (int r = 0; r < ranks && err == ERR_NONE; r++) err = rehearse_rank(&c, r, memory, out);
+    memory_free(memory);
+    return err;
+}
+
+void rehearsal_free(struct rehearsal *r) {
+    free(r->step);
 }

@@ -3,6 +3,7 @@
 #include "cli/advise/advise.h"
 
 #include "engine/base/file.h"
+#include "engine/base/plugin.h"
 #include "engine/base/process.h"
 #include "engine/train/stop.h"
 #include "lab/predict/link_fit.h"
@@ -35,6 +36,15 @@ static struct unsimulated measure_left_out(const struct run_config *c) {
     struct unsimulated u = measured_unknown(c);
     if (u.key || !c->sharing.key) return u;
     return (struct unsimulated){c->sharing.key, c->sharing.share->without};
+}
+
+/* A plug-in is tried beside the other algorithms where those are; its order is its own. */
+static enum error measure_take_own(struct advising *g) {
+    const char *path = g->settings.config.comm.algorithm;
+    if (!plugin_is_path(path)) return ERR_NONE;
+    TRY(way_open(path, &g->ask.own));
+    TRY(measure_config_add(g, "comm.algorithm=auto"));
+    return measure_settings_load(g);
 }
 
 static enum error measure_leave_out(struct advising *g) {
@@ -285,8 +295,16 @@ static enum error measure_steps(struct advising *g) {
 enum error advise_measure(struct advising *g) {
     g->ask = (struct advise_ask){.weak = g->o->weak, .usual = SCHEMES};
     TRY(measure_settings_load(g));
+    TRY(measure_take_own(g));
     TRY(measure_leave_out(g));
     g->emulated = measure_is_described(g);
+    if (g->ask.own && g->emulated)
+        advise_note(&g->notes,
+                    "comm.algorithm is a plug-in: it is tried beside the engine's algorithms, by the messages "
+                    "that it asks for. It adds in an order of its own, which is another training, too.");
+    else if (g->ask.own)
+        advise_note(&g->notes, "The advice leaves out comm.algorithm: over links that are measured it is for "
+                               "comm.algorithm=auto.");
     int units = 0;
     if (measure_has_units(g)) TRY(device_find(g->settings.config.devices.kind)->units(&units));
     TRY(measure_choose_devices(g, measure_has_units(g) ? units : device_host_cores()));

@@ -1,6 +1,7 @@
 /* engine simulate: one measured step, on devices and networks that are not there. */
 #include "cli/advise/simulate.h"
 
+#include "engine/base/plugin.h"
 #include "engine/train/stop.h"
 #include "lab/predict/port_fit.h"
 #include "lab/predict/staged.h"
@@ -52,7 +53,8 @@ static void simulate_name_way(const struct way *w, const struct simulated *s, st
     if (*w->of->name)
         snprintf(row->way, sizeof row->way, "%s", w->of->name);
     else
-        snprintf(row->way, sizeof row->way, "%s%s", scheme_name(s->scheme), w->scheme == SCHEMES ? " (auto)" : "");
+        snprintf(row->way, sizeof row->way, "%s%s", way_scheme_name(w, s->scheme),
+                 w->scheme == SCHEMES ? " (auto)" : "");
 }
 
 /* ---- all rows ------------------------------------------------------------------------------- */
@@ -66,10 +68,11 @@ static bool simulate_is_asked(const struct simulate_options *o, const struct run
 }
 
 static void simulate_add_way(const struct simulate_options *o, struct way w, struct way *out, int *n) {
-    if (!o->all_schemes || *w.of->name) {
-        w.scheme = *w.of->name ? SCHEMES : o->scheme;
+    bool named = *w.of->name, own = w.own && !named;
+    if (!o->all_schemes || named || own) {
+        w.scheme = named ? SCHEMES : own ? SCHEME_OWN : o->scheme;
         if (*n < WAYS) out[(*n)++] = w;
-        return;
+        if (!own || !o->all_schemes) return;
     }
     for (w.scheme = 0; w.scheme < SCHEMES; w.scheme++)
         if (scheme_is_known(w.scheme) && *n < WAYS) out[(*n)++] = w;
@@ -81,14 +84,15 @@ static bool simulate_is_usual(const struct run_config *c, const struct mode_way 
     return (!plan->staged || c->sharing.plan.staged) && !run_cuts_matrices(c, plan);
 }
 
-static int simulate_ways_of(const struct simulate_options *o, const struct run_config *c, struct way *out) {
+static int simulate_ways_of(const struct simulate_options *o, const struct run_config *c, const struct algo_ops *own,
+                            struct way *out) {
     int n = 0, nmodes;
     const struct mode_row *const *modes = mode_kinds(&nmodes);
     for (int m = 0; m < nmodes; m++)
         for (const struct mode_way *way = modes[m]->ways; way->name && o->modes[m]; way++)
             if (modes[m]->place != PLACE_ALONE && (o->named || simulate_is_usual(c, way)) &&
                 simulate_is_asked(o, c, modes[m], way))
-                simulate_add_way(o, (struct way){modes[m], way, SCHEMES, 0}, out, &n);
+                simulate_add_way(o, (struct way){modes[m], way, SCHEMES, 0, own}, out, &n);
     return n;
 }
 
@@ -103,7 +107,9 @@ static enum error simulate_fill_rows(const struct simulate_options *o, const str
                                      struct simulate_row *rows, int *n) {
     const struct run_config *c = &s->settings.config;
     struct way ways[WAYS];
-    int nways = simulate_ways_of(o, c, ways);
+    const struct algo_ops *own = NULL;
+    if (o->own) TRY(way_open(o->own, &own));
+    int nways = simulate_ways_of(o, c, own, ways);
     for (int d = 0; d < o->ndevices; d++)
         for (int b = 0; b < (o->nbuckets ? o->nbuckets : 1); b++)
             for (int w = 0; w < nways; w++) {
@@ -111,7 +117,8 @@ static enum error simulate_fill_rows(const struct simulate_options *o, const str
                 *row = (struct simulate_row){
                     .devices = o->devices[d], .bucket = o->nbuckets ? o->buckets[b] : 0, .line = b * nways + w};
                 const struct sweep_place p = simulate_sweep_place_of(o, c, row->devices, row->bucket);
-                if (o->all_schemes && !way_suits(&ways[w], &p)) continue;
+                bool fits = way_suits(&ways[w], &p);
+                if (!fits && (o->all_schemes || (o->usual && ways[w].own))) continue;
                 if (o->usual && !simulate_fits(&ways[w], s, row->devices)) continue;
                 TRY(sweep_try(&s->step, &ways[w], &p, &row->answer));
                 simulate_name_way(&ways[w], &row->answer.result, row);
@@ -161,8 +168,10 @@ static enum error simulate_options_complete(struct simulate_options *o, const st
 
 static enum error simulate_answer(struct simulate_options *o, const struct step_source *s) {
     int n = 0;
+    const char *algorithm = s->settings.config.comm.algorithm;
     TRY(measured_refuse(&s->settings.config));
     TRY(simulate_options_complete(o, &s->settings.config));
+    if (plugin_is_path(algorithm) && (!o->algorithm || o->all_schemes)) o->own = algorithm;
     struct simulate_row *rows = calloc((size_t)o->ndevices * (size_t)(o->nbuckets + 1) * WAYS, sizeof *rows);
     if (!rows) return FAIL(ERR_MEMORY, "cannot allocate a table");
     enum error err = simulate_fill_rows(o, s, rows, &n);

@@ -17,6 +17,8 @@ struct simulate_options {
     bool usual;             /* devices were not */
     bool all_schemes;
     enum scheme scheme; /* of all-reduces; SCHEMES: auto */
+    const char *own;    /* the path of SCHEME_OWN */
+    bool algorithm;     /* --algorithm was given */
     int server;         /* of the words of --server; SERVERS_ALL; -1: the configuration's */
     int overlap;        /* 0, 1; -1: the configuration's */
     int64_t per_host, per_rack, cores, steps, seed;

@@ -1,6 +1,7 @@
 /* What 'engine simulate' is asked. */
 #include "cli/advise/simulate.h"
 
+#include "engine/base/plugin.h"
 #include "engine/base/text.h"
 #include "modes/share/share.h"
 
@@ -63,8 +64,13 @@ static enum error simulate_read_modes(const char *list, void *out) {
 
 static enum error simulate_read_scheme(const char *value, void *out) {
     struct simulate_options *o = out;
+    o->algorithm = true;
     o->all_schemes = !strcmp(value, "all");
     o->scheme = scheme_find(value);
+    if (plugin_is_path(value)) {
+        o->scheme = SCHEME_OWN, o->own = value;
+        return ERR_NONE;
+    }
     bool right = scheme_is_known(o->scheme) || o->all_schemes || !strcmp(value, "auto");
     return right ? ERR_NONE : ERR_USAGE;
 }
@@ -84,8 +90,12 @@ const struct option simulate_table[] = {
     {"--mode", "LIST", "modes of several devices, such as dp,ddp (default: all; pipeline where it is configured)",
      .read = simulate_read_modes, .choices = "dp|ddp|ps|dp,ddp",
      .wants = "one or more of dp, ddp, ps, fsdp and pipeline, such as dp,ddp"},
-    {"--algorithm", "NAME", "algorithm of ddp: auto (default), a name of comm.algorithm, or all",
-     .read = simulate_read_scheme, .wants = "auto, all, star, ring, tree, halving_doubling, hierarchical or direct"},
+    {"--algorithm", "NAME",
+     "algorithm of ddp: auto (default, but for a plug-in that is configured), a name of comm.algorithm, a plug-in's "
+     "path, "
+     "or all",
+     .read = simulate_read_scheme,
+     .wants = "auto, all, star, ring, tree, halving_doubling, hierarchical, direct, or a plug-in: ./mine.py"},
     {"--server", "NAME", "server of dp: shared, dedicated, sharded or all (default: as configured)", CONFIG_ENUM,
      AT(server), .choices = "shared|dedicated|sharded|all"},
     {"--buckets", "LIST", "sizes of buckets, such as 64KB,1MB,25MB (default: as configured)",

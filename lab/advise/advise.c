@@ -98,6 +98,9 @@ static void advise_add_all_reduces(struct ways *w, struct advise_way one, bool n
         one.way.scheme = s;
         if (advise_known_there(w->ask, &one.way, one.devices)) ways_add(w, &one);
     }
+    one.way.scheme = SCHEME_OWN, one.way.own = w->ask->own;
+    const struct sweep_place p = sweep_place(w->ask->config, one.devices);
+    if (one.way.own && named && w->ask->usual == SCHEMES && way_suits(&one.way, &p)) ways_add(w, &one);
 }
 
 /* A way with one server apart, or, where it counts them, with up to half of the devices. */
@@ -176,7 +179,7 @@ bool advise_simpler(const struct advise_row *a, const struct advise_row *b) {
     if (!x->measured != !y->measured) return !x->measured;
     if (x->way.of->order != y->way.of->order) return x->way.of->order < y->way.of->order;
     if (x->way.count != y->way.count) return x->way.count < y->way.count;
-    bool named[2] = {x->way.scheme < SCHEMES, y->way.scheme < SCHEMES};
+    bool named[2] = {x->way.scheme != SCHEMES, y->way.scheme != SCHEMES};
     if (named[0] != named[1]) return !named[0];
     if (!x->bucket != !y->bucket) return !x->bucket;
     return a->rate > b->rate;

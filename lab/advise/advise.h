@@ -38,9 +38,10 @@ struct advise_ask {
     struct wire port[ADVISE_MODES];  /* of each mode's devices */
     bool fitted;                     /* to links of this machine, so that what moves the bytes is in them */
     enum scheme usual; /* of all-reduces, where the engine chooses; SCHEMES: by formula, and others are tried */
-    bool weak;         /* the batch grows with the devices */
-    double memory;     /* bytes that a device has */
-    int cores;         /* that all devices share; 0: each has its own */
+    const struct algo_ops *own; /* a plug-in that is tried where others are, too; NULL: none */
+    bool weak;                  /* the batch grows with the devices */
+    double memory;              /* bytes that a device has */
+    int cores;                  /* that all devices share; 0: each has its own */
 };
 struct advise_way {
     int64_t devices; /* with those that only serve */

@@ -18,7 +18,9 @@ static void advice_put_row(const struct advice *a, const char *key, int i, struc
     const char *set = r->as.way.of->set, *served = set && !strncmp(set, "dp.server=", 10) ? set + 10 : NULL;
     bool staged = way_is_staged(&r->as.way);
     json_put(j, JSON_TEXT("server", served),
-             JSON_TEXT("algorithm", served || staged || r->as.mode == advise_alone() ? NULL : scheme_name(s->scheme)),
+             JSON_TEXT("algorithm", served || staged || r->as.mode == advise_alone()
+                                        ? NULL
+                                        : way_scheme_name(&r->as.way, s->scheme)),
              JSON_REAL("stages", staged ? r->as.way.count : (double)NAN),
              JSON_REAL("bucket_bytes", r->as.bucket ? (double)r->as.bucket : (double)NAN),
              JSON_TEXT("precision", a->ask->measured[r->as.measured].precision), JSON_REAL("step_s", s->step),

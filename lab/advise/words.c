@@ -3,6 +3,7 @@
 
 #include "engine/base/text.h"
 #include "engine/settings/run_config.h"
+#include "transport/algo/algo.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +20,8 @@ const char *advise_text(const struct advice *a, const struct advise_way *w) {
     size_t room = sizeof text;
     if (w->way.of->words) n += snprintf(text + n, room - (size_t)n, ", %s", w->way.of->words);
     if (w->way.count > 1) n += snprintf(text + n, room - (size_t)n, " (%d)", w->way.count);
-    if (way_is_named(a->ask, w)) n += snprintf(text + n, room - (size_t)n, ", %s", scheme_name(w->way.scheme));
+    if (way_is_named(a->ask, w))
+        n += snprintf(text + n, room - (size_t)n, ", %s", way_scheme_name(&w->way, w->way.scheme));
     if (w->bucket)
         n += snprintf(text + n, room - (size_t)n, ", buckets of %s", text_of_bytes((double)w->bucket, bytes));
     if (w->measured) snprintf(text + n, room - (size_t)n, ", %s", a->ask->measured[w->measured].precision);
@@ -32,6 +34,7 @@ enum error advise_sets(const struct advise_ask *a, const struct advise_way *w, s
     const struct run_config *c = a->config;
     const struct mode_way *way = w->way.of;
     bool named = way_is_named(a, w);
+    const char *algorithm = w->way.own ? w->way.own->name : scheme_name(w->way.scheme);
     *n = 0;
     out[(*n)++] = pool_printf(pool, "mode=%s", advise_mode(w->mode)->name);
     if (way->set && !way->asked(c)) out[(*n)++] = way->set;
@@ -40,7 +43,7 @@ enum error advise_sets(const struct advise_ask *a, const struct advise_way *w, s
         for (const struct mode_way *other = advise_mode(m)->ways; other->name; other++)
             if (other->unset && other != way && other->asked(c) && *n < 4) out[(*n)++] = other->unset;
     if (way_reduces(&w->way) && (named || strcmp(c->comm.algorithm, "auto") != 0))
-        out[(*n)++] = pool_printf(pool, "comm.algorithm=%s", named ? scheme_name(w->way.scheme) : "auto");
+        out[(*n)++] = pool_printf(pool, "comm.algorithm=%s", named ? algorithm : "auto");
     if (w->bucket) out[(*n)++] = pool_printf(pool, "ddp.bucket=%lldKB", (long long)w->bucket / 1024);
     if (w->measured) out[(*n)++] = pool_printf(pool, "precision=%s", a->measured[w->measured].precision);
     for (int i = 0; i < *n; i++)

@@ -15,7 +15,7 @@ const char *scheme_name(enum scheme s) {
 #include "transport/algo/algos.def"
 #undef ALGO
     };
-    return s < SCHEMES ? names[s] : "auto";
+    return s < SCHEMES ? names[s] : s == SCHEME_OWN ? "a plug-in" : "auto";
 }
 
 enum scheme scheme_find(const char *name) {
@@ -63,6 +63,7 @@ double cost_share(enum scheme s, const struct ground *g, double bytes) {
     struct terrain t;
     cost_ground_survey(g, &p, &t);
     if (g->devices == 1) return 0;
+    if (s == SCHEME_OWN) return (double)NAN;
     if (s == SCHEME_STAR_SERIAL || s == SCHEME_STAR_DUPLEX) return cost_formula_time(s, &t, bytes);
     const struct algo_ops *a = algo_find(scheme_name(s == SCHEME_SHARDED ? SCHEME_direct : s));
     if (!a->cost[KIND_ALL_REDUCE]) return INFINITY;

@@ -19,7 +19,8 @@ enum scheme {
 #define ALGO(name) SCHEME_##name,
 #include "transport/algo/algos.def"
 #undef ALGO
-    SCHEMES
+    SCHEMES,
+    SCHEME_OWN /* a plug-in's: of no formula, by its rehearsal */
 };
 const char *scheme_name(enum scheme s);
 /* SCHEMES: there is none of that name. */

@@ -42,6 +42,7 @@ enum error exchange_open(const struct network_plan *p, bool near, int leaves, st
 }
 
 void exchange_close(struct exchange *e) {
+    exchange_own_close(e);
     network_close(&e->net);
     memory_free(e->at);
     memory_free(e->after);
@@ -407,6 +408,9 @@ enum error exchange_all_reduce(struct exchange *e, enum scheme s, double bytes) 
     case SCHEME_direct:
         TRY(exchange_reduce_scatter(e, bytes));
         return exchange_all_gather(e, bytes);
+    case SCHEME_OWN:
+        if (e->plugged) return exchange_own(e, bytes);
+        return FAIL(ERR_CONFIG, "the algorithm of a plug-in is not simulated here\n--algorithm auto leaves it out");
     default:
         break;
     }

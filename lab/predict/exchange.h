@@ -12,17 +12,23 @@ struct exchange {
     double *after; /* within a round */
     double *was;   /* some rounds ago */
     struct message *round;
-    int terms, own; /* as places has them */
-    double gamma;   /* seconds a byte added */
-    bool near;      /* ranks of a host reach each other's memory */
-    int locals;     /* as places.locals */
-    bool plain;     /* every message by itself, though rounds repeat: to check the other against */
+    int terms, own;                 /* as places has them */
+    double gamma;                   /* seconds a byte added */
+    bool near;                      /* ranks of a host reach each other's memory */
+    int locals;                     /* as places.locals */
+    bool plain;                     /* every message by itself, though rounds repeat: to check the other against */
+    const struct algo_ops *plugged; /* of SCHEME_OWN: set by whoever has opened this */
+    struct own_rehearsal *rehearsals;
+    double own_bytes; /* that all ranks have sent by it */
 };
 MUST_CHECK enum error exchange_open(const struct network_plan *p, bool near, int leaves, struct exchange *out);
 void exchange_close(struct exchange *e);
 
 /* The sum of 'bytes' on all ranks. s: RING, TREE, HALVING, HIERARCHICAL, DIRECT, or STAR with rank 0 the server. */
 MUST_CHECK enum error exchange_all_reduce(struct exchange *e, enum scheme s, double bytes);
+/* SCHEME_OWN (exchange_own.c). */
+MUST_CHECK enum error exchange_own(struct exchange *e, double bytes);
+void exchange_own_close(struct exchange *e);
 /* dp: to one server, and from it; where every rank serves its part, to the owners and from them. */
 void exchange_reduce(struct exchange *e, int root, double bytes);
 void exchange_broadcast(struct exchange *e, int root, double bytes);

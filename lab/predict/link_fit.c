@@ -3,6 +3,7 @@
 #include "engine/base/file.h"
 #include "engine/base/links.h"
 #include "engine/base/log.h"
+#include "engine/base/plugin.h"
 #include "engine/train/stop.h"
 #include "lab/predict/port_fit.h"
 #include "lab/process/process.h"
@@ -16,12 +17,13 @@ static const char *link_name(int link) {
     return row->joins == JOINS_ANY || row->launched ? NULL : row->name;
 }
 
-/* A server's reduce and broadcast are a star; one that is shared by all is what 'direct' does. */
+/* A server's reduce and broadcast are a star; one that is shared by all is what 'direct' does. A plug-in has no formula, by
+ * which a port could be found in its times. */
 struct link link_of(const struct run_config *c) {
     static const char *const algorithms[] = {[UPDATE_BY_ROOT] = "star", [UPDATE_BY_OWNERS] = "direct"};
     enum update_by by = c->sharing.plan.update;
-    return (struct link){link_name(c->comm.link), by == UPDATE_BY_ALL ? c->comm.algorithm : algorithms[by],
-                         run_all_ranks(c)};
+    const char *own = plugin_is_path(c->comm.algorithm) ? "direct" : c->comm.algorithm;
+    return (struct link){link_name(c->comm.link), by == UPDATE_BY_ALL ? own : algorithms[by], run_all_ranks(c)};
 }
 
 static struct link link_at(const struct experiment *x, int cell) {

@@ -1,9 +1,11 @@
 #include "engine/base/links.h"
+#include "engine/base/plugin.h"
 #include "engine/settings/run_config.h"
 #include "lab/predict/measured.h"
 #include "lab/predict/planned.h"
 #include "lab/predict/staged.h"
 #include "modes/share/share.h"
+#include "transport/algo/algo.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,8 +28,9 @@ struct unsimulated measured_unknown(const struct run_config *c) {
         {c->sharing.plan.before[0].by == MOVE_OWN, "ddp.reduce.with", "sum"},
         {c->sharing.tunes[TUNABLE_BUCKET], tunable_keys[TUNABLE_BUCKET], BUCKET_STANDARD},
         {c->sharing.tunes[TUNABLE_ALGORITHM], tunable_keys[TUNABLE_ALGORITHM], "auto"},
-        {strcmp(c->comm.algorithm, "auto") && !scheme_is_known(scheme_find(c->comm.algorithm)), "comm.algorithm",
-         "auto"},
+        {strcmp(c->comm.algorithm, "auto") && !plugin_is_path(c->comm.algorithm) &&
+             !scheme_is_known(scheme_find(c->comm.algorithm)),
+         "comm.algorithm", "auto"},
     };
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         if (unknown[i].asked) return (struct unsimulated){unknown[i].key, unknown[i].without};
@@ -40,7 +43,7 @@ enum error measured_refuse(const struct run_config *c) {
     return FAIL(ERR_CONFIG, "%s is not simulated\n--set %s=%s leaves it out", u.key, u.key, u.without);
 }
 
-static void predict_take_sharing(const struct run_config *c, struct simulate_plan *p) {
+static enum error predict_take_sharing(const struct run_config *c, struct simulate_plan *p) {
     p->overlap = c->sharing.overlap;
     p->moves = c->sharing.plan;
     p->every = c->sharing.every;
@@ -49,6 +52,9 @@ static void predict_take_sharing(const struct run_config *c, struct simulate_pla
     p->streams = c->sharing.streams;
     p->scheme = strcmp(c->comm.algorithm, "auto") ? scheme_find(c->comm.algorithm) : SCHEMES;
     p->ring_order = c->comm.order == COMM_ORDER_RING;
+    if (!plugin_is_path(c->comm.algorithm)) return ERR_NONE;
+    p->scheme = SCHEME_OWN;
+    return algo_named(c->comm.algorithm, c->comm.sha256, &p->own);
 }
 
 /* Ranks that reach each other's memory take what is best there, whatever their ports would say. */
@@ -77,7 +83,7 @@ enum error measured_predict(const struct measured_step *m, const struct run_conf
     if (port) p.net = (struct network_plan){c->devices.count, 1, .oversubscription = 1, .outside = *port}, p.steps = 1;
     if (!port && !emulation_on(e) && run_all_ranks(c) > 1)
         return FAIL(ERR_CONFIG, "nothing is known of the ports\ncomm.emulate says what they are like");
-    predict_take_sharing(c, &p);
+    TRY(predict_take_sharing(c, &p));
     if (port && p.scheme == SCHEMES && predict_takes_direct(c)) p.scheme = SCHEME_direct;
     struct step_shape *shape = malloc(sizeof *shape);
     if (!shape) return FAIL(ERR_MEMORY, "cannot allocate a step");

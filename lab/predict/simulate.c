@@ -58,6 +58,7 @@ static enum error replay_open(struct replay *r, const struct step_shape *shape, 
     if (plan->servers) r->e.terms = places_terms(cost_leaves(plan->leaves, r->workers), r->workers), r->e.own = 0;
     r->e.servers = plan->servers, r->e.owners = plan->owners;
     r->e.plain |= plan->plain;
+    r->e.plugged = plan->own;
     TRY(simulate_doubles_alloc(net.devices, &r->start));
     TRY(simulate_doubles_alloc(net.devices, &r->done));
     TRY(simulate_doubles_alloc(2 * net.devices, &r->weights));
@@ -338,15 +339,15 @@ static double simulate_stages_bytes(const struct step_shape *s, const struct sim
 }
 
 /* Where there are cores for each rank's two threads, moving bytes is hidden by the ports; fewer do it in turn with
- * computing. */
-static double simulate_moving_of(const struct step_shape *s, const struct simulate_plan *p) {
+ * computing. own: the bytes that all ranks send in a step by a plug-in; below 0: the plan of the mode says how many. */
+static double simulate_moving_of(const struct step_shape *s, const struct simulate_plan *p, double own) {
     int ranks = p->net.devices + p->servers;
     if (!p->cores || p->cores >= 2 * ranks || ranks == 1) return 0;
     int cores = p->cores < ranks ? p->cores : ranks;
     if (s->stages.count) return simulate_stages_bytes(s, p) * p->moving / cores;
     double again = cost_again(s->bytes, s->buckets, p->overlap);
-    return cost_bytes(&p->moves, p->every, s->passes, ranks, p->servers, again) * simulate_all_bytes(s) * p->moving /
-           cores;
+    double sent = cost_bytes(&p->moves, p->every, s->passes, ranks, p->servers, again) * simulate_all_bytes(s);
+    return (own >= 0 ? own : sent) * p->moving / cores;
 }
 
 /* What the largest bucket takes; of moves that are no all-reduce, the algorithm that they are a part of. */
@@ -367,7 +368,8 @@ static enum error replay_all(struct replay *r, struct simulated *out) {
         out->compute += simulate_longest_compute(r) * (double)(1 + alike) / count;
     }
     double each = simulate_latest(r->e.at, r->e.size) / count;
-    out->step = fmax(each, simulate_stages_crowd(r->shape, r->plan)) + simulate_moving_of(r->shape, r->plan);
+    double own = r->plan->scheme == SCHEME_OWN ? r->e.own_bytes / count : -1;
+    out->step = fmax(each, simulate_stages_crowd(r->shape, r->plan)) + simulate_moving_of(r->shape, r->plan, own);
     out->exposed = fmax(out->step - out->compute, 0);
     out->port = network_busiest(&r->e.net);
     out->port.seconds /= count;
@@ -404,7 +406,7 @@ static double simulate_stages_formula(const struct step_shape *s, const struct s
     if (p->net.devices > count) return (double)NAN;
     double slowest = simulate_stages_compute(s, false), first = simulate_stages_compute(s, true) / s->passes;
     double compute = first + slowest * (s->passes - 1) / s->passes;
-    return fmax(s->before + compute + s->update / count, simulate_stages_crowd(s, p)) + simulate_moving_of(s, p);
+    return fmax(s->before + compute + s->update / count, simulate_stages_crowd(s, p)) + simulate_moving_of(s, p, -1);
 }
 
 double simulate_formula(const struct step_shape *shape, const struct simulate_plan *plan) {
@@ -428,5 +430,5 @@ double simulate_formula(const struct step_shape *shape, const struct simulate_pl
     g.devices += plan->servers;
     g.servers = plan->servers, g.owners = plan->owners;
     for (int b = 0; b < c.buckets; b++) ready[b] = c.backward * shape->ready[b];
-    return cost_step(&c, plan->scheme, &g) + simulate_moving_of(shape, plan);
+    return cost_step(&c, plan->scheme, &g) + simulate_moving_of(shape, plan, -1);
 }

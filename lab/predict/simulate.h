@@ -29,6 +29,7 @@ struct simulate_plan {
     int servers;                       /* that only serve, each on a host of its own */
     int owners;                        /* as in struct sharing */
     enum scheme scheme;                /* of all-reduces; SCHEMES: the cheapest by formula, for each bucket */
+    const struct algo_ops *own;        /* of SCHEME_OWN */
     bool ring_order, overlap, streams; /* streams: as in struct sharing */
     int cores;                         /* that all devices together have; 0: each has its own */
     double moving;                     /* seconds that one of these cores works for each byte that is sent; 0: none */

@@ -3,10 +3,12 @@
 #include "lab/predict/staged.h"
 
 #include "modes/share/share.h"
+#include "transport/algo/algo.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct sharing way_sharing(const struct way *w, const struct run_config *c) {
     struct sharing how = {.servers = w->of->servers};
@@ -16,6 +18,14 @@ struct sharing way_sharing(const struct way *w, const struct run_config *c) {
     else if (w->count)
         how.servers = how.owners = w->count;
     return how;
+}
+
+enum error way_open(const char *path, const struct algo_ops **own) {
+    return algo_named(path, NULL, own);
+}
+
+const char *way_scheme_name(const struct way *w, enum scheme s) {
+    return s == SCHEME_OWN && w->own ? strrchr(w->own->name, '/') + 1 : scheme_name(s);
 }
 
 bool way_is_staged(const struct way *w) {
@@ -49,6 +59,10 @@ bool way_suits(const struct way *w, const struct sweep_place *p) {
     const struct ground g = {n->devices, (n->devices + n->per_host - 1) / n->per_host, n->outside, p->plan.near,
                              p->plan.leaves};
     if (!way_reduces(w) || w->scheme == SCHEMES) return true;
+    if (w->scheme == SCHEME_OWN) {
+        bool ring = w->own->orders[ORDER_RING];
+        return n->devices <= REHEARSAL_RANKS && !way_is_staged(w) && (ring || is_power_of_two(n->devices));
+    }
     if (w->scheme == SCHEME_hierarchical && (n->devices <= n->per_host || n->devices % n->per_host != 0)) return false;
     return isfinite(cost_share(w->scheme, &g, 1));
 }
@@ -114,6 +128,7 @@ enum error sweep_try(const struct measured_step *m, const struct way *w, const s
     plan.servers = how.servers;
     plan.owners = sharing_owners(&how, devices + how.servers);
     plan.scheme = w->scheme;
+    plan.own = w->own;
     plan.overlap = p->overlap >= 0 ? p->overlap : w->mode->overlaps(p->config);
     plan.streams = how.streams && plan.overlap;
     if (run_cuts_matrices(p->config, &plan.moves))

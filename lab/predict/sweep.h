@@ -7,9 +7,14 @@
 struct way {
     const struct mode_row *mode;
     const struct mode_way *of;
-    enum scheme scheme; /* of its all-reduces; SCHEMES: auto */
-    int count;          /* of what the way counts, servers or stages; 0: as configured */
+    enum scheme scheme;         /* of its all-reduces; SCHEMES: auto */
+    int count;                  /* of what the way counts, servers or stages; 0: as configured */
+    const struct algo_ops *own; /* of SCHEME_OWN */
 };
+/* Opens the plug-in with this path, for 'own'. */
+MUST_CHECK enum error way_open(const char *path, const struct algo_ops **own);
+/* The name of s, which is what a way has come to; of a plug-in, that of its file. */
+const char *way_scheme_name(const struct way *w, enum scheme s);
 struct sweep_place {
     const struct run_config *config;
     struct simulate_plan plan; /* but for what the way decides */

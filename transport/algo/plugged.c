@@ -24,7 +24,7 @@ struct visit { /* of a plug-in's function: one call */
     const char *doing; /* "all_reduce", or a share's "meet" */
     enum error failed; /* the first failure */
     struct engine_plan moved;
-    int64_t whole[2]; /* as one tensor */
+    int64_t whole[2];        /* as one tensor */
     struct rehearsal *notes; /* nothing moves: what is asked for goes there; else NULL */
 };
 

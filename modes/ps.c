@@ -32,7 +32,7 @@ static bool servers_are_apart(const struct run_config *c) {
 
 /* Whether a part of the update needs nothing of the others. */
 static bool can_stream(const struct run_config *c) {
-    return c->optimizer.clip == 0 && !optim_of(&c->optimizer.kind)->nnorms &&
+    return c->optimizer.clip == 0 && !optim_of(&c->optimizer.kind)->nnorms && c->train.noise_scale.unit == SPAN_OFF &&
            !device_find(c->devices.kind)->runtime->apart;
 }
 

@@ -17,11 +17,12 @@ struct train_config {
     struct node *until;        /* {val.accuracy: 0.97} */
     const char *until_metric;  /* a name of metric_find; NULL: none */
     double until_value;
-    struct node *patience;       /* {val.loss: 5, min_delta: 0.01} */
-    const char *patience_metric; /* a name of metric_find; NULL: none */
-    int64_t patience_most;       /* evaluations without an improvement */
-    double min_delta;            /* what is more than that is one */
-    struct config_span stop;     /* where this part of the training ends; off: at its end */
+    struct node *patience;          /* {val.loss: 5, min_delta: 0.01} */
+    const char *patience_metric;    /* a name of metric_find; NULL: none */
+    int64_t patience_most;          /* evaluations without an improvement */
+    double min_delta;               /* what is more than that is one */
+    struct config_span noise_scale; /* how often it is measured; off: never */
+    struct config_span stop;        /* where this part of the training ends; off: at its end */
 };
 struct optimizer_config {
     struct config_variant kind;

@@ -16,6 +16,7 @@ struct step_record {
     double lr, norm, ms, samples; /* norm: of the gradient; 0: nobody asked for it */
     double phase_ms[PHASES];      /* of this rank, communication as far as the step waited for it */
     double loss_scale;            /* fp16; else 0 */
+    double noise, signal;         /* train.noise_scale; NaN: this step was not measured */
     bool skipped;
     struct usage_sample usage; /* a few times a second; elsewhere seconds is 0 */
 };

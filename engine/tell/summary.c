@@ -109,6 +109,32 @@ static void json_pipeline(const struct stages_told *s, struct json *j) {
     json_close(j, '}');
 }
 
+/* The samples that a batch needs to be as much signal as noise; NaN where the noise hides the signal. */
+static double noise_scale_of(const struct noise_told *s) {
+    return s->signal > 0 && s->noise > 0 ? s->noise / s->signal : (double)NAN;
+}
+
+/* Steps to a loss are in proportion to 1 + scale / batch, and samples to 1 + batch / scale. */
+static void json_noise(const struct noise_told *s, struct json *j) {
+    double scale = noise_scale_of(s), of = scale / (double)s->batch;
+    json_open(j, "noise_scale", '{');
+    json_put(j, JSON_REAL("samples", scale), JSON_REAL("noise", s->noise), JSON_REAL("signal", s->signal),
+             JSON_INT("measurements", s->count), JSON_INT("batch", s->batch));
+    json_object(j, "twice_the_batch", JSON_REAL("steps", (1 + of / 2) / (1 + of)),
+                JSON_REAL("samples", (1 + 2 / of) / (1 + 1 / of)));
+    json_close(j, '}');
+}
+
+static void print_noise(const struct noise_told *s, FILE *f) {
+    double scale = noise_scale_of(s);
+    if (isnan(scale))
+        fprintf(f, "noise scale  not told: %lld measurements do not find the gradient in its noise\n",
+                (long long)s->count);
+    else
+        fprintf(f, "noise scale  %.4g samples, of %lld measurements; the batch has %lld\n", scale, (long long)s->count,
+                (long long)s->batch);
+}
+
 static const char *const tuned_by_words[] = {[TUNED_ALONE] = "nothing to choose",
                                              [TUNED_KEPT] = "kept",
                                              [TUNED_OPEN] = "unfinished",
@@ -212,6 +238,7 @@ enum error summary_json(const struct summary *s, struct json *j) {
     if (s->planted) json_string(j, "inject", s->planted);
     if (s->stale.of) json_staleness(&s->stale, j);
     if (s->pipeline.stages) json_pipeline(&s->pipeline, j);
+    if (s->noise.count) json_noise(&s->noise, j);
     bool tuned = s->tuned[TUNABLE_BUCKET].by || s->tuned[TUNABLE_ALGORITHM].by;
     if (tuned) json_open(j, "tuned", '{');
     for (int i = 0; i < TUNABLES; i++)
@@ -361,6 +388,7 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
             "stages      %d waited for each other in %.1f %% of their steps' time; the bubble of %lld micro-batches "
             "is %.1f %%\n",
             s->pipeline.stages, s->pipeline.waited * 100, (long long)s->pipeline.passes, s->pipeline.bubble * 100);
+    if (s->noise.count) print_noise(&s->noise, f);
     for (int i = 0; i < TUNABLES; i++)
         if (s->tuned[i].by) print_tuned(&s->tuned[i], tunable_keys[i], f);
     fprintf(f, "weights sha256  %s\n", s->weights);

@@ -98,6 +98,10 @@ struct summary { /* what the end of a run says */
         double bubble;      /* the share of a step in which a stage waits, if all take as long */
         double waited;      /* that in which they did wait for each other */
     } pipeline;
+    struct noise_told {       /* train.noise_scale: means of the later half of what was measured */
+        double noise, signal; /* of a sample's gradient: the trace of its covariance, and its mean's squared norm */
+        int64_t count, batch; /* steps that they are of (0: none was measured); samples of a step */
+    } noise;
     struct tuned_told tuned[TUNABLES];
     char weights[SHA256_TEXT], losses[SHA256_TEXT];
     char average[SHA256_TEXT]; /* of the weights (ema); "": there is none */

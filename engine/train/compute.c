@@ -14,7 +14,6 @@
 #include "engine/settings/run_config.h"
 #include "engine/train/inject.h"
 #include "engine/train/internal.h"
-
 double tree_sum(double *v, int n) {
     for (int half; n > 1; n = half) {
         half = (n + 1) / 2;
@@ -38,6 +37,7 @@ int trainer_shards(const struct trainer *t, int run, int *shards) {
 struct cascade {
     struct trainer *t;
     float *piece; /* NULL: the backward wrote grads[top] itself */
+    int shard;    /* of this rank, whose gradient is measured in grads[top]; -1: none is */
     int top, bottom;
     bool last; /* of the step: what ends in grads[0] is final */
     int64_t done;
@@ -52,6 +52,7 @@ static enum error cascade_ready(void *user, int64_t upto) {
     float **grads = c->t->arena.grads;
     struct device *dev = c->t->device;
     if (c->piece) TRY(device_add(dev, grads[c->top] + from, c->piece + from, n));
+    if (c->shard >= 0) TRY(noise_measure(c->t, c->shard, grads[c->top], from, upto));
     for (int d = c->top; d > c->bottom; d--) TRY(device_add(dev, grads[d - 1] + from, grads[d] + from, n));
     c->done = upto;
     if (c->last) TRY(inject_spoil(c->t, from, upto));
@@ -86,10 +87,16 @@ int compute_held(const struct trainer *t) {
     return (int)passes_ahead(t) + 1;
 }
 
+/* How many shards of a subtree a pass computes together: one where each one's gradient is to be seen. */
+static int shards_together(const struct trainer *t, int size) {
+    if (t->config->train.noise_scale.unit != SPAN_OFF) return 1;
+    return graph_together(device_runtime(t->device), size, t->config->batch.accumulate);
+}
+
 /* Plans the laps of one subtree, into arenas from 'base' on; the last one ends in grads[to]. */
 static void plan_subtree(struct trainer *t, int first, int size, int base, int to) {
     bool one = t->standing.part; /* each is a batch of its own on its way through the parts */
-    int count = one ? 1 : graph_together(device_runtime(t->device), size, t->config->batch.accumulate);
+    int count = one ? 1 : shards_together(t, size);
     for (int i = 0; i < size / count; i++) {
         bool last = i == size / count - 1;
         t->feed.laps[t->feed.nlaps++] = (struct lap){.first = first + i * count,
@@ -166,7 +173,7 @@ static int64_t passes_most(const struct trainer *t) {
         int64_t laps = 0;
         for (int at = trainer_leaf(t, w), to = trainer_leaf(t, w + 1), size; at < to; at += size) {
             size = leaves_subtree(at, to);
-            laps += size / graph_together(device_runtime(t->device), size, t->config->batch.accumulate);
+            laps += size / shards_together(t, size);
         }
         if (laps > most) most = laps;
     }
@@ -263,6 +270,8 @@ static enum error compute_together(struct trainer *t, const struct step_batch *b
                                             trainer_wants_end(t)));
     }
     TRY(graph_backward_together(t->graph, m, b->nshards, t->arena.values, &sync));
+    for (int i = 0; i < b->nshards && t->noise.due; i++)
+        TRY(noise_measure(t, i, m[i].grads, 0, t->model->arena_floats));
     TRY(add_members(t));
     TRY(inject_spoil(t, 0, t->model->arena_floats));
     inject_lag(t);
@@ -299,6 +308,7 @@ static struct cascade cascade_of(struct trainer *t, const struct step_batch *b, 
     int top = p.lap->top, bottom = p.of == pieces - 1 ? p.lap->bottom : top;
     struct cascade c = {.t = t, .top = top, .bottom = bottom, .last = k == passes_of(t, b) - 1};
     c.done = t->part.begin;
+    c.shard = t->noise.due && p.of == pieces - 1 ? p.lap->first : -1;
     if (p.of > 0) c.piece = t->arena.grads[GRAD_ARENAS - 1];
     return c;
 }

@@ -103,6 +103,11 @@ static void tell_stages(const struct trainer *t, struct stages_told *s) {
     s->bubble = sharing_bubble(s->stages, s->passes);
 }
 
+static void tell_noise(const struct trainer *t, struct noise_told *s) {
+    const struct noise_pair mean = noise_mean(&t->noise, &s->count);
+    s->noise = mean.noise, s->signal = mean.signal, s->batch = t->config->batch.size;
+}
+
 enum error run_conclude(struct run *r) {
     struct trainer *t = r->t;
     const struct run_config *c = t->config;
@@ -152,6 +157,7 @@ enum error run_conclude(struct run *r) {
     if (c->sharing.plan.by_turns) s.stale.of = c;
     if (c->sharing.stages > 1) tell_stages(t, &s.pipeline);
     TRY(tuning_tell(r, &s));
+    if (t->noise.count) tell_noise(t, &s.noise);
     tracing_finish(t);
     TRY(trainer_share_average(t));
     TRY(summary_gather(r, &s)); /* all have written what they have recorded */

@@ -114,3 +114,14 @@ void banner_show(struct progress *p, const struct trainer *t);
 
 /* JOB_EVALUATE: the whole of it, between trainer_open and trainer_close. */
 MUST_CHECK enum error trainer_judge(struct trainer *t);
+/* ---- the gradient-noise scale (train.noise_scale), in t->noise: noise.c ---- */
+MUST_CHECK enum error noise_open(struct trainer *t);
+void noise_close(struct trainer *t);
+/* Decides whether the step that begins is measured: t->noise.due, on every rank. */
+void noise_begin_step(struct trainer *t);
+/* Where it is due: the gradient of the rank's shard number 'shard' is complete in [from, upto) of the arena. */
+MUST_CHECK enum error noise_measure(struct trainer *t, int shard, float *grads, int64_t from, int64_t upto);
+/* When such a step has ended, on every rank: t->noise.noise and .signal on the rank that knows the gradient's norm. */
+MUST_CHECK enum error noise_learn(struct trainer *t);
+/* The mean of the later half of what was measured, at most of NOISE_KEPT steps; *count: of how many. */
+struct noise_pair noise_mean(const struct gradient_noise *n, int64_t *count);

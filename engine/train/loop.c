@@ -42,7 +42,9 @@ static void step_note(struct run *r, int64_t ns, const int64_t before[PHASES]) {
                               .lr = t->rate.now,
                               .norm = t->rate.norm,
                               .ms = (double)ns * 1e-6,
-                              .loss_scale = t->at.loss_scale};
+                              .loss_scale = t->at.loss_scale,
+                              .noise = (double)NAN,
+                              .signal = (double)NAN};
     for (int i = 0; i < PHASES; i++) s->phase_ms[i] = (double)(t->phase_ns[i] - before[i]) * 1e-6;
 }
 
@@ -151,6 +153,17 @@ static enum error end_early(struct run *r) {
     return ERR_NONE;
 }
 
+/* The noise of the step that has ended. What that takes belongs to no step. */
+static enum error measure_noise(struct run *r) {
+    struct trainer *t = r->t;
+    struct pause pause;
+    TRY(run_pause(r, &pause));
+    TRY(noise_learn(t));
+    if (t->rank == 0) r->waiting[r->nwaiting - 1].noise = t->noise.noise;
+    if (t->rank == 0) r->waiting[r->nwaiting - 1].signal = t->noise.signal;
+    return run_pass_over(r, &pause, &(int64_t){0});
+}
+
 static enum error step_take(struct run *r) {
     struct trainer *t = r->t;
     struct learned *known = &r->learned;
@@ -158,6 +171,7 @@ static enum error step_take(struct run *r) {
     int64_t begin = t->began = clock_ns(), before[PHASES];
     memcpy(before, t->phase_ns, sizeof before);
     tuning_step_begin(r);
+    noise_begin_step(t);
     device_note(t->device, "training", t->at.step);
     r->settled = true;
     TRY(rescue_begin_step(t));
@@ -175,6 +189,7 @@ static enum error step_take(struct run *r) {
     r->step_ns += took;
     t->at.seconds += clock_seconds(took);
     if (t->rank == 0) step_note(r, took, before);
+    if (t->noise.due) TRY(measure_noise(r));
     if (t->rank == 0 && known->count > 1) share_times(r->waiting, known->count);
     for (int64_t i = 0; i < known->count; i++)
         TRY(step_learn(r, t->at.step - known->count + 1 + i, &known->of[i], r->waiting ? &r->waiting[i] : NULL));

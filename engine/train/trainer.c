@@ -428,6 +428,7 @@ enum error trainer_open(struct trainer *t) {
     TRY(compute_open(t));
     TRY(open_arenas(t));
     if (t->job->task != JOB_ASK) TRY(update_open(t));
+    if (t->job->task == JOB_TRAIN) TRY(noise_open(t));
     if (t->job->task == JOB_TRAIN) TRY(answers_open(t));
     TRY(rescue_open(t));
     TRY(trainer_begin(t));
@@ -452,6 +453,7 @@ void trainer_close(struct trainer *t) {
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.grads[0]);
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.values);
     tracing_close(t); /* the mode's communication lane, which has ended, records in it */
+    noise_close(t);
     if (t->device) t->device->ops->close(t->device);
     answers_close(t);
     model_free(t->model);

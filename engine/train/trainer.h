@@ -114,6 +114,19 @@ struct rate {
     float scale;      /* factor of the gradient: clipping, and the inverse of fp16's scale */
     int64_t updates;  /* updates of the optimizer in addition to one for each step */
 };
+enum { NOISE_KEPT = 4096 };
+struct noise_pair { /* of a sample's gradient: the trace of its covariance, and the square of its mean's norm */
+    double noise, signal;
+};
+struct gradient_noise { /* train.noise_scale: noise.c */
+    bool due;           /* this step is measured */
+    struct rule_span *spans;
+    double *squares, *back;  /* by this rank's shards and the model's parameters: the device's, the host's */
+    double *shard;           /* (batch.shards): of all of a shard's gradient */
+    double noise, signal;    /* of the last step that was measured */
+    struct noise_pair *seen; /* (NOISE_KEPT): the last ones */
+    int64_t count;
+};
 struct trainer {
     const struct job *job;
     const struct run_config *config;
@@ -140,6 +153,7 @@ struct trainer {
     int64_t steps, per_epoch; /* of the whole run, and of an epoch */
     int64_t stop;             /* the step at which this part of it ends (train.stop): at most 'steps' */
     struct rate rate;
+    struct gradient_noise noise;
     struct checkpoint_counters at;
     int64_t began;            /* the step that is computed, by clock_ns */
     int64_t averaged;         /* the step after which the average was shared last */

@@ -47,9 +47,10 @@ static int64_t all_blocks(const struct trainer *t) {
     return (t->model->arena_floats + NORM_BLOCK - 1) / NORM_BLOCK;
 }
 
-/* Blocks whose partial norms the step needs: all with clipping or fp16, which looks for what is not finite; else 0. */
+/* Blocks whose partial norms the step needs: all with clipping, or fp16, which looks for what is not finite, or where the
+ * noise scale is measured; else 0. */
 int64_t trainer_norm_blocks(const struct trainer *t) {
-    bool asked = t->config->optimizer.clip > 0 || scaling_on(t);
+    bool asked = t->config->optimizer.clip > 0 || scaling_on(t) || t->noise.due;
     return asked ? all_blocks(t) : 0;
 }
 
@@ -299,7 +300,8 @@ static void find_factors(struct trainer *t) {
     t->rate.now = t->rate.base * factor;
     t->rate.scale = 1;
     if (scaling_on(t)) scaling_undo(t, t->measured.partials, blocks);
-    if (t->sums.skipped)
+    if (t->noise.due && !t->sums.skipped) (void)clip_scale(t->measured.partials, blocks, 1, &t->rate.norm);
+    if (t->sums.skipped || blocks == 0)
         t->rate.norm = 0;
     else if (t->config->optimizer.clip > 0)
         t->rate.scale *= clip_scale(t->measured.partials, blocks, t->config->optimizer.clip, &t->rate.norm);

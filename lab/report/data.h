@@ -135,6 +135,8 @@ MUST_CHECK enum error report_curves(struct report *r, struct report_section *s, 
                                     const struct report_cell *like, bool first);
 /* "The best validation accuracy was 97.5 %, after step 450"; "": there was no validation. */
 const char *report_best(struct report *r, const struct run_result *run);
+/* What the gradient-noise scale says of the batch; "": it was not measured. */
+const char *report_noise(struct report *r, const struct run_result *run);
 /* The question in words, and the pictures that carry the answer, at the end of the section. */
 MUST_CHECK enum error report_lead(struct report *r, struct report_section *s, const struct report_data *d);
 

@@ -177,6 +177,20 @@ const char *report_best(struct report *r, const struct run_result *run) {
                       kept ? " (its checkpoint is " : "", kept ? folder : "", kept ? ")" : "");
 }
 
+const char *report_noise(struct report *r, const struct run_result *run) {
+    const struct json_value *twice = json_member(run->noise, "twice_the_batch", JSON_OBJECT);
+    double scale = json_number(run->noise, "samples"), batch = json_number(run->noise, "batch");
+    double steps = json_number(twice, "steps"), samples = json_number(twice, "samples");
+    if (!run->noise) return "";
+    if (!isfinite(scale) || !isfinite(steps) || !isfinite(samples))
+        return "The gradient-noise scale was measured in too few steps to find the gradient in its noise.";
+    return report_say(
+        r,
+        "The gradient-noise scale was %.3g samples: by it, a batch of %.0f in place of %.0f would come to "
+        "the same loss in %.0f %% fewer steps, for %.0f %% more samples.",
+        scale, 2 * batch, batch, 100 * (1 - steps), 100 * (samples - 1));
+}
+
 static const char *curve_losses_at(const struct report_data *d, int side, const struct report_cell *like) {
     int k = report_find(d, side, like->place, like->devices);
     const struct run_result *run = k < 0 ? NULL : &d->cell[k].run[0];

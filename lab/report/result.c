@@ -74,6 +74,8 @@ enum error report_verdict(struct report *r, const struct report_data *d) {
         if (*also) report_print(r, s, "%s: %s", report_title(r, d->metric[m].words), also);
     }
     if (!d->experiment && *best) report_paragraph(s, best);
+    const char *noise = report_noise(r, d->cell[0].run);
+    if (!d->experiment && *noise) report_paragraph(s, noise);
     if (d->experiment) report_paragraph(s, result_bits_sentence(r, d));
     verdict_say_resumed(r, s, d);
     const struct json_value *complete = json_member(d->root, "complete", JSON_BOOL);

@@ -141,6 +141,7 @@ enum error run_result_summary(const char *dir, struct pool *pool, struct run_res
     out->patience = json_text(json_get(root, "patience"), "metric");
     (void)json_get_int(json_get(root, "patience"), "evaluations_since", INT64_MAX, &out->waits);
     out->tuned = json_member(root, "tuned", JSON_OBJECT);
+    out->noise = json_member(root, "noise_scale", JSON_OBJECT);
     result_read_losses(&r, root, out);
     result_read_times(&r, root, out);
     result_read_bytes(&r, root, out);

@@ -42,6 +42,7 @@ struct run_result {
     const char *patience;           /* the metric of train.patience, and the evaluations since it */
     int64_t waits;                  /* improved; "": there was none */
     const struct json_value *tuned; /* what its first steps have chosen: an object of each key; NULL: nothing */
+    const struct json_value *noise; /* summary.json's noise_scale; NULL: it was not measured */
     double p50_ms, p95_ms, samples_per_s;
     double time_s[RESULT_TIMES];
     int ranks, processes;

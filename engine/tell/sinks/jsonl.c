@@ -47,6 +47,8 @@ static enum error jsonl_step(void *sink, const struct step_record *r) {
         jsonl_put(f, ":", "%.4f", r->phase_ms[i]);
     }
     fputc('}', f);
+    if (isfinite(r->noise)) jsonl_put(f, ",\"gradient_noise\":", "%.9g", r->noise);
+    if (isfinite(r->noise)) jsonl_put(f, ",\"gradient_signal\":", "%.9g", r->signal);
     if (r->loss_scale > 0) jsonl_put(f, ",\"loss_scale\":", "%.9g", r->loss_scale);
     if (r->usage.seconds > 0) jsonl_put_usage(f, &r->usage);
     fputs(r->skipped ? ",\"skipped\":true}\n" : "}\n", f);

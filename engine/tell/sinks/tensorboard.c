@@ -189,6 +189,8 @@ static enum error tensorboard_step(void *sink, const struct step_record *r) {
     if (r->ms > 0) event_scalar(t, "samples_per_s", r->samples / r->ms * 1e3);
     event_scalar(t, "step_ms", r->ms);
     for (int i = 0; i < PHASES; i++) event_scalar(t, phase_tags[i], r->phase_ms[i]);
+    if (isfinite(r->noise)) event_scalar(t, "gradient_noise", r->noise);
+    if (isfinite(r->noise)) event_scalar(t, "gradient_signal", r->signal);
     if (r->loss_scale > 0) event_scalar(t, "loss_scale", r->loss_scale);
     const struct usage_sample *u = &r->usage;
     if (u->seconds > 0) {

@@ -69,11 +69,11 @@ static __device__ __forceinline__ void slots_put(const struct update_span &s, in
 }
 
 /* One of four elements, by its name among them. */
-#define STEP_OF(at)                                                                                                    \
+#define STEP_OF(one)                                                                                                   \
     {                                                                                                                  \
-        struct element e = {w.at, g.at, m.at, v.at, x.at, s.rate};                                                     \
+        struct element e = {w.one, g.one, m.one, v.one, x.one, s.rate};                                                \
         F::at(k, e);                                                                                                   \
-        w.at = e.w, m.at = e.m, v.at = e.v, x.at = e.x;                                                                \
+        w.one = e.w, m.one = e.m, v.one = e.v, x.one = e.x;                                                            \
     }
 
 template <class F>

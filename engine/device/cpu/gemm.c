@@ -15,9 +15,9 @@
  * A tile of a later k block continues the C of the block before, so each element of C is one chain of
  * fused multiply-adds in order of k, whatever the sizes.
  *
- * If k has segments, a block takes as many of them as fit. A tile sums each segment by itself, in slots in the
- * first-level cache, and adds the sums along the tree. The rest of the tree is added block by block, in slots in the
- * second-level cache, for no more rows of C than fit there.
+ * If k has segments, a block takes as many of them as fit. A tile sums each segment by itself, two of them side by side
+ * where there are registers for both, and adds the sums along the tree, in slots in the first-level cache. The rest of
+ * the tree is added block by block, in slots in the second-level cache, for no more rows of C than fit there.
  *
  * bf16: the packed elements are pairs, two neighbours in k, and the tile's multiply-add is the
  * machine's product of pairs; the same tiles with half the k. Without that instruction the packed
@@ -34,23 +34,35 @@
 enum { K_BLOCK = 384, VECS = 3, LANES_MAX = 16, ROWS_MAX = 8, TILE_FLOATS = ROWS_MAX * VECS * LANES_MAX };
 enum { EDGE_FLOATS = 32 * 2 * LANES_MAX }; /* of the largest tile of any kind */
 
+struct leaf { /* a segment, or two that follow each other: k[0] and k[1] rows of k, from 'at' on */
+    int64_t at, k[2];
+    int slot, bottom; /* of the sum, see segments.h */
+};
 struct tile { /* what the innermost loops need for 'count' tiles, one below the other */
     int64_t count, k, lda, ldb, ldc;
     const float *a, *b;
     float *c;
-    const float *next; /* where the next tile's C is; NULL: nowhere */
+    const float *next; /* where the next tile's C is */
     bool more;
-    const float *slots; /* the first of 'adds' tiles to add in the end, from here down in memory */
-    int adds;
+    const struct leaf *leaves; /* of k, where it has segments */
+    int nleaves;
+    float *slots; /* for the leaves' sums */
+};
+struct strip { /* of a tile: k rows. next: where the next tile's C is, to be asked for meanwhile; NULL: nowhere */
+    int64_t k;
+    const float *a, *b, *next;
 };
 typedef void tile_fn(const struct tile *t);
 
-struct kind { /* of tiles; tile[g][i][v] has 1 << i rows and v + 1 vectors; g: A in groups */
+enum { A_ROWS, A_GROUPS, TREE };
+struct
+    kind { /* of tiles; tile[a][i][v] has 1 << i rows and v + 1 vectors; a: how A lies; TREE: in groups, by segments */
     int lanes, rows, vecs;
     int least_rows;                      /* of a tile; rows beyond C's are zeros */
+    int together;                        /* segments of a leaf */
     enum packing bf16;                   /* how rounded factors are packed */
     void (*enter)(void), (*leave)(void); /* around a thread's tiles; NULL: nothing */
-    tile_fn *tile[2][6][VECS];
+    tile_fn *tile[3][6][VECS];
 };
 
 #if defined(__AVX512BF16__)
@@ -93,6 +105,7 @@ struct run { /* a thread's part of a product, or a piece of that */
     bool packs_a, packs_b;
     int64_t i0, i1, j0, j1, p0, p1;
     int first, segments; /* those of [p0, p1), which tiles sum; none: one chain */
+    int rows;            /* of a tile, at most */
     float *c;            /* of (i0, j0) */
     int64_t ldc;
     float *b, *work, *a, *slots; /* a block of B, its scratch, a block of A, pieces of C */
@@ -103,6 +116,8 @@ struct block { /* of the product: rows [i, i + rows), k rows as packed from p, c
     int64_t columns, wide; /* the panel's at j, and its width as packed */
     const float *panel;
     bool last; /* in k */
+    struct leaf leaf[SEGMENTS_MAX];
+    int leaves;
 };
 
 /* A tile's left factor: in place, or packed as rows or in groups. */
@@ -116,38 +131,9 @@ static float *tile_target(const struct run *r, const struct block *b, int64_t i)
     return r->c + (i - r->i0) * r->ldc + b->j - r->j0;
 }
 
-/* The tile's sums of the run's segments, each a chain, and their sum. */
-static void tile_tree(const struct run *r, const struct block *b, int64_t i, int log_rows) {
-    _Alignas(ALIGNMENT) float slots[SEGMENT_SLOTS][TILE_FLOATS];
-    const struct gemm *g = r->g;
-    const int64_t *begin = g->segments->begin + r->first;
-    const int64_t wide = b->wide, each = g->each;
-    const int halved = r->how == PACK_PAIRS; /* k, and no division here: segments are short */
-    bool whole = wide == b->columns;
-    float *c = tile_target(r, b, i);
-    struct tile t = {.count = 1, .ldb = r->packs_b ? wide : g->ldb};
-    tile_left(r, b, i, &t);
-    const float *left = t.a, *right = r->packs_b ? b->panel : g->b + b->p * g->ldb + b->j;
-    for (int s = 0; s < r->segments; s++) {
-        bool last = s == r->segments - 1;
-        int64_t p = (begin[s] - begin[0]) * each >> halved;
-        t.k = ((begin[s + 1] - begin[s]) * each + halved) >> halved;
-        t.a = left + (g->a_transposed ? p << log_rows : p);
-        t.b = right + p * t.ldb;
-        t.adds = segment_slot(s) - segment_bottom(s);
-        t.slots = segment_slot(s) > 0 ? slots[segment_slot(s) - 1] : NULL;
-        t.c = last && whole ? c : slots[segment_bottom(s)];
-        t.ldc = last && whole ? r->ldc : wide;
-        t.next = last ? c + (r->ldc << log_rows) : NULL;
-        r->kind->tile[g->a_transposed][log_rows][wide / r->kind->lanes - 1](&t);
-    }
-    for (int row = 0; row < 1 << log_rows && !whole; row++)
-        memcpy(c + row * r->ldc, slots[0] + row * wide, (size_t)b->columns * sizeof *c);
-}
-
 /* Runs 'count' whole tiles, or one tile that reaches beyond C and goes through a buffer. */
 static void tile_run(const struct run *r, const struct block *b, int64_t i, int log_rows, int64_t count) {
-    _Alignas(ALIGNMENT) float edge[EDGE_FLOATS];
+    _Alignas(ALIGNMENT) float edge[EDGE_FLOATS], slots[SEGMENT_SLOTS - 1][TILE_FLOATS];
     const struct gemm *g = r->g;
     int64_t vecs = b->wide / r->kind->lanes, wide = b->wide, rows = at_most(b->i + b->rows - i, 1 << log_rows);
     bool whole = wide == b->columns && rows == 1 << log_rows;
@@ -159,24 +145,24 @@ static void tile_run(const struct run *r, const struct block *b, int64_t i, int 
                      .b = r->packs_b ? b->panel : g->b + b->p * g->ldb + b->j,
                      .c = whole ? c : edge,
                      .next = c + rows * r->ldc,
-                     .more = g->add || b->p > r->p0};
+                     .more = g->add || b->p > r->p0,
+                     .leaves = b->leaf,
+                     .nleaves = b->leaves,
+                     .slots = slots[0]};
     size_t bytes = (size_t)b->columns * sizeof *c;
     tile_left(r, b, i, &t);
     for (int row = 0; row < rows && !whole && t.more; row++) memcpy(edge + row * wide, c + row * r->ldc, bytes);
-    r->kind->tile[g->a_transposed][log_rows][vecs - 1](&t);
+    r->kind->tile[r->segments ? TREE : g->a_transposed ? A_GROUPS : A_ROWS][log_rows][vecs - 1](&t);
     for (int row = 0; row < rows && !whole; row++) memcpy(c + row * r->ldc, edge + row * wide, bytes);
 }
 
 static void tiles_run(const struct run *r, const struct block *b) {
-    int log_rows = __builtin_ctz((unsigned)r->kind->rows);
+    int log_rows = __builtin_ctz((unsigned)r->rows);
     for (int64_t i = b->i, end = b->i + b->rows, count = 1; i < end; i += count << log_rows) {
         while (i + (1 << log_rows) > end && 1 << log_rows > r->kind->least_rows) log_rows--;
         bool whole = b->wide == b->columns && i + (1 << log_rows) <= end;
-        if (!r->segments) count = whole ? (end - i) >> log_rows : 1;
-        if (r->segments)
-            tile_tree(r, b, i, log_rows);
-        else
-            tile_run(r, b, i, log_rows, count);
+        count = whole ? (end - i) >> log_rows : 1;
+        tile_run(r, b, i, log_rows, count);
     }
 }
 
@@ -217,7 +203,7 @@ static void pack_right(const struct run *r, struct block b, int64_t k) {
 static void pack_left(const struct run *r, const struct block *b, int64_t k) {
     const struct gemm *g = r->g;
     if (g->a_transposed)
-        pack_groups((struct pack_source){r->how, k, b->rows, g->a + b->p * g->lda + b->i, g->lda}, r->a, r->kind->rows,
+        pack_groups((struct pack_source){r->how, k, b->rows, g->a + b->p * g->lda + b->i, g->lda}, r->a, r->rows,
                     r->work);
     else
         pack_along((struct pack_source){r->how, k, b->rows, g->a + b->i * g->lda + b->p, g->lda}, r->a);
@@ -235,12 +221,26 @@ static void panels_run(const struct run *r, struct block b) {
     }
 }
 
+/* The run's segments, in rows of k as packed. */
+static void leaves_list(const struct run *r, struct block *b) {
+    const int halved = r->how == PACK_PAIRS, together = r->kind->together;
+    for (int i = 0; i < r->segments; i += together) {
+        const int64_t *begin = r->g->segments->begin + r->first, *of = begin + i, each = r->g->each;
+        struct leaf *leaf = &b->leaf[b->leaves];
+        *leaf = (struct leaf){(of[0] - begin[0]) * each >> halved, .slot = segment_slot(b->leaves),
+                              .bottom = segment_bottom(b->leaves)};
+        for (int k = 0; k < together; k++) leaf->k[k] = ((of[k + 1] - of[k]) * each + halved) >> halved;
+        b->leaves++;
+    }
+}
+
 /* Columns [j, j + n) and k [p, p + k). */
 static void block_run(const struct run *r, int64_t j, int64_t n, int64_t p, int64_t k) {
     struct block b = {.p = p, .k = pack_rows(r->how, k), .j = j, .end = j + n};
     int64_t grain = r->kind->rows > ROWS_MAX ? r->kind->rows : ROWS_MAX;
     int64_t rows = even_part(r->i1 - r->i0, A_FLOATS / b.k / grain * grain, grain);
     b.last = p + k == r->g->k;
+    leaves_list(r, &b);
     if (r->packs_b) pack_right(r, b, k);
     for (b.i = r->i0; b.i < r->i1; b.i += rows) {
         b.rows = at_most(r->i1 - b.i, rows);
@@ -277,6 +277,7 @@ static void segments_run(struct run r, int first, int count) {
     const int64_t *begin = r.g->segments->begin + first;
     r.p0 = begin[0] * r.g->each, r.p1 = begin[count] * r.g->each;
     r.first = first, r.segments = count > 1 ? count : 0;
+    if (r.segments) r.rows /= r.kind->together;
     if (r.p0 < r.p1)
         range_run(&r);
     else
@@ -336,6 +337,7 @@ static void run_part(const struct job *job, int64_t i0, int64_t i1, int64_t j0, 
     bool bf16 = g->precision == PRECISION_BF16;
     struct run r = {g, kind_of(bf16), .i0 = i0, .i1 = i1, .j0 = j0, .j1 = j1, .p1 = g->k};
     r.c = g->c + i0 * g->ldc + j0, r.ldc = g->ldc;
+    r.rows = r.kind->rows;
     r.how = bf16 ? r.kind->bf16 : PACK_FLOATS;
     r.packs_a = g->a_transposed || r.how != PACK_FLOATS;
     r.packs_b = packs_right(&r);

@@ -67,6 +67,7 @@ static const struct kind kind_amx = {
     .lanes = 16,
     .rows = 2 * AMX_ROWS,
     .least_rows = AMX_ROWS,
+    .together = 1,
     .vecs = 2,
     .bf16 = PACK_TILES,
     .enter = amx_enter,

@@ -70,18 +70,18 @@ static void neighbours_as_pairs(int64_t rows, int64_t k, const float *from, int6
         }
 }
 
-/* Columns [0, m), m a multiple of 16, in groups of 8. */
-static void groups_of_pairs(int64_t k, int64_t m, const float *from, int64_t ld, float *to) {
-    enum { GROUP = 8, PART = LANES < GROUP ? LANES : GROUP };
+/* Columns [0, m), m a multiple of 16, in groups of 'group', which the compiler knows. */
+INLINE void groups_of_pairs(int64_t k, int64_t m, const float *from, int64_t ld, float *to, const int group) {
+    const int some = LANES < group ? LANES : group;
     int64_t rows = (k + 1) / 2;
     for (int64_t p = 0; p < rows; p++, from += 2 * ld)
         for (int64_t c = 0; c < m; c += LANES) {
             __builtin_prefetch(from + AHEAD * ld + c);
             __builtin_prefetch(from + (AHEAD + 1) * ld + c);
             vec pairs = rows_paired(from + c, 2 * p + 1 < k ? from + ld + c : NULL, LANES);
-            for (int64_t g = c; g < c + LANES; g += PART)
-                memcpy(to + g / GROUP * GROUP * rows + p * GROUP + g % GROUP, (float *)&pairs + (g - c),
-                       PART * sizeof *to);
+            for (int64_t g = c; g < c + LANES; g += some)
+                memcpy(to + g / group * group * rows + p * group + g % group, (float *)&pairs + (g - c),
+                       (size_t)some * sizeof *to);
         }
 }
 
@@ -174,8 +174,10 @@ void pack_groups(struct pack_source s, float *to, int group, float *work) {
     int64_t rows = pack_rows(s.how, s.k), whole = s.n / 16 * 16;
     for (int64_t c = 0; c < whole; c += STRIP) {
         int64_t some = whole - c < STRIP ? whole - c : STRIP;
-        if (s.how == PACK_PAIRS)
-            groups_of_pairs(s.k, some, s.from + c, s.ld, to + c * rows);
+        if (s.how == PACK_PAIRS && group == 8)
+            groups_of_pairs(s.k, some, s.from + c, s.ld, to + c * rows, 8);
+        else if (s.how == PACK_PAIRS)
+            groups_of_pairs(s.k, some, s.from + c, s.ld, to + c * rows, 4);
         else if (group == 8)
             floats_groups(s.k, some, s.from + c, s.ld, to + c * rows, 8);
         else

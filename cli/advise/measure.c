@@ -301,7 +301,7 @@ enum error advise_measure(struct advising *g) {
     if (g->ask.own && g->emulated)
         advise_note(&g->notes,
                     "comm.algorithm is a plug-in: it is tried beside the engine's algorithms, by the messages "
-                    "that it asks for. It adds in an order of its own, which is another training, too.");
+                    "that it asks for. Where it adds in an order of its own, that is another training, too.");
     else if (g->ask.own)
         advise_note(&g->notes, "The advice leaves out comm.algorithm: over links that are measured it is for "
                                "comm.algorithm=auto.");

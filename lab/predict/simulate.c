@@ -425,7 +425,8 @@ double simulate_formula(const struct step_shape *shape, const struct simulate_pl
                           .plan = &plan->moves,
                           .every = plan->every,
                           .ring_order = plan->ring_order};
-    if (plan->net.per_host > 1 || plan->net.per_rack || plan->slow_share > 0) return (double)NAN;
+    bool own = plan->scheme == SCHEME_OWN && plan->net.devices > 1;
+    if (own || plan->net.per_host > 1 || plan->net.per_rack || plan->slow_share > 0) return (double)NAN;
     if (shape->stages.count) return simulate_stages_formula(shape, plan);
     g.devices += plan->servers;
     g.servers = plan->servers, g.owners = plan->owners;

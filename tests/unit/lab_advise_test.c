@@ -106,6 +106,30 @@ static void bandwidth_turns_where_the_formulas_meet(void **state) {
     assert_int_equal(a.devices.n, 0);
 }
 
+/* By rank 0 (a plug-in): comp / N + u + 2 (N - 1) K beta, one way of ddp beside the engine's. */
+static void a_plug_in_is_one_way(void **state) {
+    int found = 0;
+    (void)state;
+    describe(90e-3, 10e-3, (struct wire){0, 1e-10}, 4);
+    assert_ok(way_open(ENGINE_SOURCE_DIR "/examples/plugins/algorithm.py", &ask.own));
+    assert_ok(advise_decide(&ask, pool, &a));
+    for (int i = 0; i < a.nrows; i++) {
+        const struct advise_row *r = row(i);
+        const char *set[ADVISE_SETS];
+        int n, last;
+        if (r->as.way.scheme != SCHEME_OWN || r->as.bucket) continue;
+        found++;
+        assert_near(r->answer.result.step,
+                    0.09 / (double)r->as.devices + 0.01 + 2 * (double)(r->as.devices - 1) * K * 1e-10, 0.03);
+        assert_true(isnan(r->answer.formula));
+        assert_non_null(strstr(advise_text(&a, &r->as), "ddp, algorithm.py"));
+        assert_ok(advise_sets(&ask, &r->as, pool, set, &n));
+        for (last = 0; last < n && strncmp(set[last], "comm.algorithm=/", 16) != 0;) last++;
+        assert_true(last < n);
+    }
+    assert_int_equal(found, 2); /* on two devices and on four */
+}
+
 /* Of a batch x times as large computing takes x comp, and communication what it took. */
 static void a_larger_batch_is_worth_sharing(void **state) {
     (void)state;
@@ -445,6 +469,7 @@ static void it_is_told_in_every_form(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(bandwidth_turns_where_the_formulas_meet, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_plug_in_is_one_way, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_larger_batch_is_worth_sharing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_server_is_for_latency, set_up, tear_down),
         cmocka_unit_test_setup_teardown(servers_are_for_ports, set_up, tear_down),

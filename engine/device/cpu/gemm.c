@@ -174,8 +174,9 @@ enum {
     B_FLOATS = K_BLOCK * N_BLOCK,
     WORK_FLOATS = K_BLOCK * VECS * LANES_MAX,
     A_FLOATS = K_BLOCK * 256, /* with all that passes through it, a usual second-level cache */
-    SLOT_ROWS = 64,
-    SLOT_FLOATS = SLOT_ROWS * N_BLOCK,
+    SLOT_ROWS = 192, /* about as many as columns: each row and each column of factors is packed for few pieces */
+    SLOT_COLUMNS = 240,
+    SLOT_FLOATS = SLOT_ROWS * SLOT_COLUMNS,
     THREAD_FLOATS = B_FLOATS + WORK_FLOATS + A_FLOATS + (SEGMENT_SLOTS - 1) * SLOT_FLOATS
 };
 
@@ -315,10 +316,12 @@ static void pieces_run(const struct run *r) {
         return;
     }
     struct run piece = *r;
+    int64_t rows = even_part(r->i1 - r->i0, SLOT_ROWS, ROWS_MAX);
+    int64_t columns = even_part(r->j1 - r->j0, SLOT_COLUMNS, VECS * LANES_MAX);
     for (piece.j0 = r->j0; piece.j0 < r->j1; piece.j0 = piece.j1) {
-        piece.j1 = at_most(r->j1, piece.j0 + N_BLOCK);
+        piece.j1 = at_most(r->j1, piece.j0 + columns);
         for (piece.i0 = r->i0; piece.i0 < r->i1; piece.i0 = piece.i1) {
-            piece.i1 = at_most(r->i1, piece.i0 + SLOT_ROWS);
+            piece.i1 = at_most(r->i1, piece.i0 + rows);
             piece.packs_b = packs_right(&piece);
             piece.c = r->c + (piece.i0 - r->i0) * r->ldc + piece.j0 - r->j0;
             piece_run(&piece, count);

@@ -86,6 +86,7 @@ static struct cost step_cost(const struct cost_page *p, const struct plan_step *
     double bytes[2];
     if (s->node == NODE_LOSS) return loss_cost(p, s, backward);
     plan_step_bytes(p->v->network.model, s, p->v->network.plan->n, p->unit, bytes);
+    if (bytes[backward] <= 0) return (struct cost){0};
     return cost_of(p, op_flops(&s->desc, backward) * (double)p->v->network.plan->n, bytes[backward]);
 }
 

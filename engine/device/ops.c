@@ -203,6 +203,7 @@ bool op_takes_any(const struct op_desc *d) {
 
 bool op_impl_takes(const struct op_impl *impl, const struct op_desc *d) {
     if (!impl->aligns && (d->x_layout == LAYOUT_ALIGNED || d->y_layout == LAYOUT_ALIGNED)) return false;
+    if (!impl->joins && d->joins) return false;
     return impl->takes ? impl->takes(d) : op_takes_plain(d);
 }
 

@@ -68,6 +68,7 @@ struct op_desc {
     enum precision precision;
     enum layout x_layout, y_layout; /* and of their gradients */
     bool first;                     /* the input is data: backward need not give dx */
+    bool joins; /* batchnorm, linear: x[1], which has y's shape and layout, is added before act. Not 'first' */
     /* The parts of the batch that sum for themselves: dw, the moments of batchnorm, losses. dw is their sum along the
      * tree; buffers follow the first of them. NULL: the batch is one. */
     const struct segments *segments;
@@ -134,7 +135,7 @@ struct op_args {
     float *y;          /* (n, y); in backward: what forward wrote */
     const float *dy;   /* (n, y) */
     float *dx[2];      /* (n, x); overwritten; dx[0] is NULL when desc.first; activation, dropout, add: may be
-                          dy itself, of add both */
+                          dy itself, of add both, and dx[1] where an op joins */
     const float *w[2];
     const void *w_low[2]; /* w in the type of activations, where that is not f32; else NULL */
     float *dw[2];         /* overwritten */
@@ -188,7 +189,7 @@ struct op_impl {
     void (*fini)(struct op *op); /* NULL: nothing to free but the op */
     /* Whether it takes the description's segments, in one pass; else, as where it is NULL, each has its own op. */
     bool (*segments)(const struct op_desc *d);
-    bool aligns; /* LAYOUT_ALIGNED is a matter of 'takes'; else it is never taken */
+    bool aligns, joins; /* LAYOUT_ALIGNED, and op_desc.joins, are a matter of 'takes'; else they are never taken */
 };
 /* What a row of y depends on, of the rows of x: for those that compute a sequence position by position. */
 enum op_sight {

@@ -31,8 +31,9 @@ static struct op_args part_of(const struct segmented *s, const struct op_args *a
     int64_t begin = segments_of(s)->begin[i], x = begin * shape_count(&d->x), y = begin * shape_count(&d->y);
     struct op_args part = *a;
     for (int k = 0; k < 2; k++) {
-        if (a->x[k]) part.x[k] = a->x[k] + x;
-        if (a->dx[k]) part.dx[k] = a->dx[k] + x;
+        int64_t at = k > 0 && d->joins ? y : x;
+        if (a->x[k]) part.x[k] = a->x[k] + at;
+        if (a->dx[k]) part.dx[k] = a->dx[k] + at;
     }
     if (a->y) part.y = a->y + y;
     if (a->dy) part.dy = a->dy + y;

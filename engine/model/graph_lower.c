@@ -2,7 +2,8 @@
  *
  * Fusion. A view is no step: its tensor is its input's. An activation that alone reads the output of
  * a linear, conv2d, batchnorm or add becomes a part of that step where the device has a kernel for
- * the pair, and so does a 2x2 max-pool behind a convolution. The loss is the last step.
+ * the pair, and so does a 2x2 max-pool behind a convolution. An add becomes a part of the later one of the two steps
+ * that it reads, where it alone reads that one and the device can add so. The loss is the last step.
  *
  * Layouts. Convolutions want images blocked by channels; turning each one's input and output around
  * would cost more than it brings. So the steps are gone through in order, and images stay blocked as
@@ -95,6 +96,26 @@ static bool step_fuse(struct lowering *b, int k) {
     if (!desc_fuse(b->dev, d, &node->plan.op)) return false;
     t->count = shape_count(&d->y);
     b->tensor[k] = b->tensor[source];
+    b->p->fused++;
+    return true;
+}
+
+/* Makes an add a part of a step that it reads from; the other input is there before that. */
+static bool step_join(struct lowering *b, int k) {
+    const struct model_node *node = &b->m->nodes[k];
+    if (node->plan.op.kind != OP_ADD) return false;
+    int in[2] = {tensor_read(b, node->input[0]), tensor_read(b, node->input[1])}, later = in[1] > in[0];
+    struct plan_tensor *t = &b->p->tensors[in[later]], *other = &b->p->tensors[in[!later]];
+    if (in[later] == TENSOR_BATCH || b->uses[node_root(b->m, node->input[later])] != 1) return false;
+    struct plan_step *step = &b->p->steps[t->producer];
+    struct op_desc both = step->desc;
+    both.joins = true;
+    if (step->desc.joins || both.act != ACT_NONE || both.conv.maxpool || both.first) return false;
+    if (other->layout != t->layout || other->unit != t->unit || op_choice(b->dev, &both) < 0) return false;
+    step->desc = both;
+    step->in[step->ninputs++] = in[!later];
+    t->wants_grad |= other->wants_grad;
+    b->tensor[k] = in[later];
     b->p->fused++;
     return true;
 }
@@ -237,7 +258,7 @@ static void lower(struct lowering *b, enum loss loss) {
     lower_input(b);
     for (int k = b->part->from; k <= last; k++) {
         const struct model_node *node = &m->nodes[k];
-        if (node->plan.view || step_fuse(b, k)) continue;
+        if (node->plan.view || step_fuse(b, k) || step_join(b, k)) continue;
         struct plan_step step = {.desc = node->plan.op, .node = k, .nparams = node->plan.nparams};
         step.ninputs = 1 + node->layer->joins;
         step.add_dw = step.nparams > 0 && weights_follow(m, k);

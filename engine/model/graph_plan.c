@@ -9,7 +9,7 @@
  * temporary that lives in its own step, and the sum is taken: the order is that of the steps,
  * always the same. Each gets the lowest place where nothing that lives at the same time lies (first
  * fit).
- * Where an input's gradient is the output's, element by element (add, activations, dropout), it takes
+ * Where an input's gradient is the output's, element by element (add, activations, dropout, what a step joins), it takes
  * the output's place; both inputs of an add do, if the one that lives longer is not added to before the
  * other is done with. What the loss alone reads is replaced by its gradient, among the activations, where the loss can do
  * so: for a large vocabulary no other tensor is as large.
@@ -122,8 +122,9 @@ static bool inputs_share(const struct plan *p, int s) {
     const struct plan_step *step = &p->steps[s];
     int one = p->tensors[step->in[0]].producer, two = p->tensors[step->in[1]].producer;
     int later = one > two ? one : two;
-    return op_row(step->desc.kind)->same_dx && !op_row(p->steps[later].desc.kind)->elementwise &&
-           !is_read_between(p, step->in[0], later, s) && !is_read_between(p, step->in[1], later, s);
+    bool writes = op_row(p->steps[later].desc.kind)->elementwise || p->steps[later].desc.joins;
+    return op_row(step->desc.kind)->same_dx && !writes && !is_read_between(p, step->in[0], later, s) &&
+           !is_read_between(p, step->in[1], later, s);
 }
 
 /* Where the gradient of tensor t begins to live at step s: in the place of the step's own output if
@@ -132,7 +133,8 @@ static bool inputs_share(const struct plan *p, int s) {
 static int64_t gradient_begin(struct plan *p, struct spans *all, int t, int s, bool *taken) {
     const struct plan_step *step = &p->steps[s];
     struct plan_tensor *tensor = &p->tensors[t];
-    if (op_row(step->desc.kind)->elementwise && (!*taken || inputs_share(p, s))) {
+    bool elementwise = op_row(step->desc.kind)->elementwise || (step->desc.joins && t == step->in[1]);
+    if (elementwise && (!*taken || inputs_share(p, s))) {
         int *last = &all->of[all->tensor[step->out]].last;
         if (!*taken || tensor->producer < *last) *last = tensor->producer;
         *taken = true;

@@ -43,8 +43,9 @@ static struct op_args args_from(struct result *out, const struct op_desc *d, int
     struct op_args a = args_of(&out->r, NULL, NULL);
     int64_t x = begin * shape_count(&d->x), y = begin * shape_count(&d->y), rows = op_rows(d) / d->n;
     for (int k = 0; k < 2; k++) {
-        a.x[k] = a.x[k] ? a.x[k] + x : NULL;
-        a.dx[k] = a.dx[k] ? a.dx[k] + x : NULL;
+        int64_t at = k > 0 && d->joins ? y : x;
+        a.x[k] = a.x[k] ? a.x[k] + at : NULL;
+        a.dx[k] = a.dx[k] ? a.dx[k] + at : NULL;
         a.dw[k] = a.dw[k] ? dw[k] : NULL;
     }
     a.y = a.y ? a.y + y : NULL;

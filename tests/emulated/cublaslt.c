@@ -34,8 +34,7 @@ struct desc {
     cublasComputeType_t compute;
     int32_t turned[2]; /* a, b */
     uint32_t epilogue;
-    const void *bias;
-    void *aux;
+    void *bias, *aux;
     int64_t aux_ld;
 };
 struct preference {
@@ -246,6 +245,9 @@ static bool has_epilogue(const struct product_job *p) {
     case CUBLASLT_EPILOGUE_GELU_AUX:
     case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
         return p->d.rows % 8 == 0 && p->d.type != CUDA_R_32F && p->aux_ld % 8 == 0 && p->aux_ld >= p->d.rows;
+    case CUBLASLT_EPILOGUE_BGRADA:
+    case CUBLASLT_EPILOGUE_BGRADB:
+        return p->d.rows % 8 == 0 && p->d.batch == 1;
     default:
         return false;
     }
@@ -296,9 +298,11 @@ static bool lies(const void *p, int gpu, uint64_t alignment) {
 }
 
 static bool has_memory(const struct product_job *p, const struct choice *c, int gpu) {
-    bool bias = p->epilogue & CUBLASLT_EPILOGUE_BIAS, aux = p->epilogue & 128;
+    bool bias = p->epilogue & (CUBLASLT_EPILOGUE_BIAS | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB),
+         aux = p->epilogue & 128;
     return lies(p->from_a, gpu, c->alignment[0]) && lies(p->from_b, gpu, c->alignment[1]) &&
-           lies(p->to, gpu, c->alignment[3]) && (!bias || lies(p->bias, gpu, 16)) && (!aux || lies(p->aux, gpu, 16));
+           lies(p->from_c, gpu, c->alignment[2]) && lies(p->to, gpu, c->alignment[3]) &&
+           (!bias || lies(p->bias, gpu, 16)) && (!aux || lies(p->aux, gpu, 16));
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
@@ -311,14 +315,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     struct choice choice;
     struct product_job p;
     MAY_FAIL(EXECUTION_FAILED);
-    NEED(h && h->magic == MAGIC && alpha && beta && algo && c == d);
+    NEED(h && h->magic == MAGIC && alpha && beta && algo);
     NEED(emulated_stream_gpu(stream) == h->gpu);
     cublasStatus_t s = describe(described, (struct matrix *)a_layout, (struct matrix *)b_layout,
                                 (struct matrix *)c_layout, (struct matrix *)d_layout, &p);
     if (s != CUBLAS_STATUS_SUCCESS) return s;
     memcpy(&choice, algo, sizeof choice);
     NEED(choice.magic == MAGIC && choice.of == name_of(&p, h->gpu));
-    p.from_a = a, p.from_b = b, p.to = d, p.bias = described->bias, p.aux = described->aux;
+    p.from_a = a, p.from_b = b, p.from_c = c, p.to = d, p.bias = described->bias, p.aux = described->aux;
     memcpy(&p.alpha, alpha, sizeof p.alpha);
     memcpy(&p.beta, beta, sizeof p.beta);
     NEED(has_memory(&p, &choice, h->gpu) && lies(space, h->gpu, 16) && space_bytes >= SPACE);

@@ -59,7 +59,10 @@ static void finish(const struct product_job *p, int64_t first, int64_t i, int64_
     const struct matrix *d = &p->d;
     int64_t at = first + j * d->ld + i;
     float v = p->alpha * sum;
-    if (p->beta != 0) v += p->beta * element(d->type, p->to, at);
+    if (p->beta != 0) {
+        touch(d->type, p->from_c, at, false);
+        v += p->beta * element(d->type, p->from_c, at);
+    }
     if (p->epilogue & CUBLASLT_EPILOGUE_BIAS) v += element(d->type, p->bias, i);
     if (p->epilogue & 128) put(d->type, p->aux, j * p->aux_ld + i, v);
     if (p->epilogue & CUBLASLT_EPILOGUE_RELU) v = v < 0 ? 0 : v;
@@ -84,6 +87,15 @@ static void piece(const struct product_job *p, const float *a, const float *b, i
         for (int64_t i = 0; i < rows; i++) finish(p, first, row + i, col + j, sum[j][i]);
 }
 
+/* The sums over k: n of them, each of 'k' elements that lie 'apart'. */
+static void sum_factor(const struct product_job *p, const float *from, int64_t n, int64_t each, int64_t apart) {
+    for (int64_t i = 0; i < n; i++) {
+        float sum = 0;
+        for (int64_t l = 0; l < p->k; l++) sum += from[i * each + l * apart];
+        put(p->d.type, p->bias, i, sum);
+    }
+}
+
 static void product(const struct product_job *p, int batch) {
     float *a = factor(p, &p->a, p->from_a, p->a_turned, batch);
     float *b = factor(p, &p->b, p->from_b, p->b_turned, batch);
@@ -93,6 +105,8 @@ static void product(const struct product_job *p, int batch) {
         for (int64_t col = 0; col < n; col += COLUMNS)
             piece(p, a, b, batch * p->d.apart, row, m - row < ROWS ? m - row : ROWS, col,
                   n - col < COLUMNS ? n - col : COLUMNS);
+    if (p->epilogue == CUBLASLT_EPILOGUE_BGRADA) sum_factor(p, a, m, 1, m);
+    if (p->epilogue == CUBLASLT_EPILOGUE_BGRADB) sum_factor(p, b, n, p->k, 1);
     free(a);
     free(b);
 }

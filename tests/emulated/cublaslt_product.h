@@ -15,8 +15,8 @@ struct product_job {
     int64_t k, aux_ld;
     uint32_t epilogue;
     float alpha, beta;
-    const void *from_a, *from_b, *bias; /* bias and aux are of d's type */
-    void *to, *aux;
+    const void *from_a, *from_b, *from_c;
+    void *to, *bias, *aux; /* bias and aux are of d's type */
 };
-/* d = act(alpha a b + beta d + bias), of a struct product_job. Sums are f32. */
+/* d = act(alpha a b + beta c + bias), or bias = the sums of a's rows, or of b's columns, of a struct product_job. Sums are f32. */
 void product_run(void *job);

@@ -164,12 +164,13 @@ static void back(struct there *m, float *to, const void *from, int64_t n, struct
 static struct there_form form_in(const struct op_desc *d, int tensor) {
     enum precision p = is_activation_in(d, tensor) ? d->precision : PRECISION_F32;
     if (tensor > X1 && tensor != DY) return plain_f32;
-    return tensor == DY ? form_of(&d->y, d->y_layout, p) : form_of(&d->x, d->x_layout, p);
+    return tensor == DY || (tensor == X1 && d->joins) ? form_of(&d->y, d->y_layout, p) : form_of(&d->x, d->x_layout, p);
 }
 
 static struct there_form form_out(const struct op_desc *d, int tensor) {
     if (!is_activation_out(tensor)) return plain_f32;
-    return tensor == Y ? form_of(&d->y, d->y_layout, d->precision) : form_of(&d->x, d->x_layout, d->precision);
+    return tensor == Y || (tensor == DX1 && d->joins) ? form_of(&d->y, d->y_layout, d->precision)
+                                                      : form_of(&d->x, d->x_layout, d->precision);
 }
 
 /* The run's arguments, all in the GPU's memory. */

@@ -8,6 +8,8 @@
 
 static struct cublaslt_library real;
 static int matrices, slow, known;
+static int adds, joins;   /* steps of the last plan that add alone, and that add as a part of what they do */
+static double moved[2];   /* bytes of the first of these, forward and backward */
 static int64_t known_row; /* the length of rows that are known to be slow; 0: there are none */
 static char words[256];   /* the last slow one */
 
@@ -49,6 +51,11 @@ static void plan_model(const struct zoo_model *zoo, struct device *dev, enum pre
     const struct model_part whole = model_part(m, 0, m->nnodes);
     const struct plan_work work = {.m = m, .part = &whole, .dev = dev, .precision = precision, .stretches = 1};
     assert_ok(plan_create(&work, &(struct segments){1, {0, 2}}, &plan));
+    adds = joins = 0;
+    for (int s = 0; s < plan->nsteps; s++) {
+        adds += plan->steps[s].desc.kind == OP_ADD;
+        if (plan->steps[s].desc.joins && joins++ == 0) plan_step_bytes(m, &plan->steps[s], plan->n, 2, moved);
+    }
     plan_free(plan);
     model_free(m);
     free(report);
@@ -100,8 +107,33 @@ static void a_row_that_begins_anywhere_is_seen(void **state) {
     watched_close(dev);
 }
 
+/* A residual connection costs no pass of its own: a ResNet's is added by the batchnorm before it, a transformer's by the
+ * product before it. */
+static void adds_are_parts_of_other_steps(void **state) {
+    static const struct {
+        const char *model;
+        int joins;
+    } of[] = {{"resnet50", 16}, {"resnet20", 9}, {"gpt2", 24}, {"vit-b-16", 24}};
+    struct device *dev = gpu_open(0);
+    int count;
+    const struct zoo_model *zoo = zoo_models(&count);
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        int i = 0;
+        while (strcmp(zoo[i].name, of[k].model) != 0) i++;
+        plan_model(&zoo[i], dev, PRECISION_BF16);
+        if (adds || joins != of[k].joins) fail_msg("%s: %d adds, %d joined", of[k].model, adds, joins);
+        if (k > 0) continue; /* of ResNet-50 the shortcut's batchnorm: x and what joins; y, dy, and both dx */
+        const double image = 2 * 256 * 56 * 56 * 2, weights = 2 * 256;
+        assert_true(moved[0] == 3 * image + weights * 2);
+        assert_true(moved[1] == 4 * image + weights * 6);
+    }
+    dev->ops->close(dev);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(adds_are_parts_of_other_steps),
         cmocka_unit_test(rows_of_products_are_aligned),
         cmocka_unit_test(a_row_that_begins_anywhere_is_seen),
     };

@@ -31,6 +31,7 @@ struct op_case {
 #define LEAKY(slope) .act = ACT_LEAKY_RELU, .act_alpha = slope
 #define GELU .act = ACT_GELU
 #define FIRST .first = true
+#define JOINS .joins = true
 #define BF16 .precision = PRECISION_BF16
 #define BIAS .linear = {true}
 #define TRANSPOSED .linear = {false, true}
@@ -55,6 +56,10 @@ static const struct op_case cases[] = {
     {"linear deep", LINEAR(3, 2500, 19, BIAS)},
     {"linear tall", LINEAR(130, 31, 49, BIAS, RELU)},
     {"linear eval", LINEAR(9, 24, 10, BIAS, RELU), .eval = true},
+    {"linear joins", LINEAR(7, 13, 5, BIAS, JOINS), .smooth = true},
+    {"linear joins relu", LINEAR(9, 24, 10, BIAS, RELU, JOINS)},
+    {"linear joins rows", LINEAR_ROWS(3, 5, 40, 24, BIAS_TRANSPOSED, JOINS)},
+    {"linear joins without bias", LINEAR(17, 16, 32, JOINS)},
 
     {"linear transposed", LINEAR(6, 11, 7, BIAS_TRANSPOSED), .smooth = true},
     {"linear transposed one sample", LINEAR(1, 70, 33, TRANSPOSED, RELU)},
@@ -204,6 +209,10 @@ static const struct op_case cases[] = {
     {"batchnorm of three", SAME(OP_BATCHNORM, 3, F(7), NORM)},
     {"batchnorm one sample", SAME(OP_BATCHNORM, 1, CHW(3, 5, 5), NORM)},
     {"batchnorm eval", SAME(OP_BATCHNORM, 1, F(9), NORM, RELU), .eval = true},
+    {"batchnorm joins", SAME(OP_BATCHNORM, 4, CHW(3, 5, 7), NORM, JOINS), .smooth = true},
+    {"batchnorm joins relu", SAME(OP_BATCHNORM, 8, CHW(16, 8, 8), NORM, RELU, JOINS)},
+    {"batchnorm joins features", SAME(OP_BATCHNORM, 33, F(50), NORM, RELU, JOINS)},
+    {"batchnorm joins eval", SAME(OP_BATCHNORM, 3, CHW(4, 3, 3), NORM, RELU, JOINS), .eval = true},
     {"batchnorm eval planes", SAME(OP_BATCHNORM, 3, CHW(4, 3, 3), NORM), .eval = true},
 
     {"cross-entropy", SAME(OP_CROSS_ENTROPY, 13, F(10), ), .by_label = true, .smooth = true},

@@ -32,7 +32,7 @@ static void *memory(int64_t bytes) {
 static void sizes(struct run *r) {
     const struct op_desc *d = &r->c->d;
     bool loss = op_row(d->kind)->loss, by_feature = d->kind == OP_MSE || d->kind == OP_BCE, back = !r->c->eval;
-    int64_t xs = op_xs(d), ys = op_ys(d), second = d->kind == OP_ADD ? xs : 0;
+    int64_t xs = op_xs(d), ys = op_ys(d), second = d->joins ? ys : d->kind == OP_ADD ? xs : 0;
     int64_t w[2];
     op_weights(d, w);
     const int64_t in[INPUTS] = {xs, second, w[0], w[1], loss ? 0 : ys, by_feature ? xs : 0};

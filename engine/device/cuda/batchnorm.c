@@ -1,4 +1,4 @@
-/* y = act((x - mean) / sqrt(var + eps) w0 + w1) of each channel, on images (n, h, w, c) or rows of c features. What is
+/* y = act((x - mean) / sqrt(var + eps) w0 + w1 [+ x1]) of each channel, on images (n, h, w, c) or rows of c features. What is
  * saved are means, then 1 / sqrt(var + eps). */
 #include "engine/device/cuda/image.h"
 
@@ -13,7 +13,9 @@ static struct norm_launch launch_of(const struct batchnorm *b, const struct op_a
     return (struct norm_launch){.x_type = element_read(d),
                                 .cut = b->cut,
                                 .x = a->x[0],
+                                .joined = a->x[1],
                                 .dy = a->dy,
+                                .djoined = a->dx[1],
                                 .y = a->y,
                                 .dx = d->first ? NULL : a->dx[0],
                                 .w = a->w[0],
@@ -49,7 +51,7 @@ static enum error norm_backward(struct op *op, const struct op_args *a) {
 
 static bool norm_takes(const struct op_desc *d) {
     return d->x.ndim != 2 && act_is_fused(d->act) && lies(&d->x, d->x_layout, LAYOUT_LAST) &&
-           lies(&d->y, d->y_layout, LAYOUT_LAST);
+           lies(&d->y, d->y_layout, LAYOUT_LAST) && !(d->joins && d->first);
 }
 
 static enum error norm_plan(struct op *op) {
@@ -72,4 +74,5 @@ const struct op_impl cuda_batchnorm = {
     .plan = norm_plan,
     .forward = norm_forward,
     .backward = norm_backward,
+    .joins = true,
 };

@@ -67,10 +67,10 @@ struct moments { /* of each channel; inverse: 'second' is 1 / sqrt(var + eps), e
 };
 
 template <typename X, typename T, int V>
-static __global__ void apply_kernel(struct channels_cut c, const X *__restrict__ x, struct moments m, bool relu,
-                                    T *__restrict__ y) {
+static __global__ void apply_kernel(struct channels_cut c, const X *__restrict__ x, struct moments m,
+                                    const T *__restrict__ joined, bool relu, T *__restrict__ y) {
     struct column k = column_of(c);
-    float mean[V] = {0}, scale[V] = {0}, shift[V] = {0}, v[V];
+    float mean[V] = {0}, scale[V] = {0}, shift[V] = {0}, v[V], more[V] = {0};
     if (k.inside) {
         load<float, V>(m.second + k.channel, v);
         load<float, V>(m.mean + k.channel, mean);
@@ -84,9 +84,10 @@ static __global__ void apply_kernel(struct channels_cut c, const X *__restrict__
     for (ROWS_OF_PASS(row)) {
         int64_t at = row * c.channels + k.channel;
         load<X, V>(x + at, v);
+        if (joined) load<T, V>(joined + at, more);
 #pragma unroll
         for (int i = 0; i < V; i++) {
-            v[i] = (v[i] - mean[i]) * scale[i] + shift[i];
+            v[i] = (v[i] - mean[i]) * scale[i] + shift[i] + more[i];
             if (relu && v[i] < 0) v[i] = 0; /* NaN stays NaN */
         }
         store<T, V>(y + at, v);
@@ -105,9 +106,11 @@ __device__ __forceinline__ void behind_relu(const T *y, const T *dy, int64_t at,
     for (int i = 0; i < V; i++) dz[i] = out[i] > 0 ? dz[i] : 0;
 }
 
+/* kept: where dz is written, which may be where dy lies, since a thread reads each element before it writes it; NULL:
+ * nowhere. */
 template <typename X, typename T, int V>
 static __global__ void gradient_sums_kernel(struct channels_cut c, const X *__restrict__ x, const T *__restrict__ y,
-                                            const T *__restrict__ dy, const float *saved, float *part) {
+                                            const T *__restrict__ dy, const float *saved, T *kept, float *part) {
     SHARED_BYTES(shared);
     struct column k = column_of(c);
     float mean[V] = {0}, v[V], dz[V], sum[V] = {0}, product[V] = {0};
@@ -117,6 +120,7 @@ static __global__ void gradient_sums_kernel(struct channels_cut c, const X *__re
         int64_t at = row * c.channels + k.channel;
         load<X, V>(x + at, v);
         behind_relu<T, V>(y, dy, at, dz);
+        if (kept) store<T, V>(kept + at, dz);
 #pragma unroll
         for (int i = 0; i < V; i++) {
             sum[i] += dz[i];
@@ -182,17 +186,20 @@ template <typename X, int V> static cudaError_t measure(const struct norm_launch
 template <typename X, typename T, int V>
 static cudaError_t apply(const struct norm_launch *l, const struct moments *m, cudaStream_t stream) {
     auto *kernel = apply_kernel<X, T, V>;
-    LAUNCH(kernel, pass_grid(&l->cut), CHANNEL_THREADS, 0, stream, l->cut, (const X *)l->x, *m, l->relu, (T *)l->y);
+    LAUNCH(kernel, pass_grid(&l->cut), CHANNEL_THREADS, 0, stream, l->cut, (const X *)l->x, *m, (const T *)l->joined,
+           l->relu, (T *)l->y);
     return cudaGetLastError();
 }
 
 template <typename X, typename T, int V> static cudaError_t gradient(const struct norm_launch *l, cudaStream_t stream) {
     const struct channels_cut *c = &l->cut;
     const T *y = l->relu ? (const T *)l->y : NULL, *dy = (const T *)l->dy;
+    T *kept = l->relu || l->djoined != l->dy ? (T *)l->djoined : NULL;
     auto *sums = gradient_sums_kernel<X, T, V>;
     auto *pass = gradient_kernel<T, V>;
     LAUNCH(sums, columns_grid(c, c->parts), CHANNEL_THREADS, CHANNEL_THREADS * V * sizeof(float), stream, *c,
-           (const X *)l->x, y, dy, (const float *)l->saved, l->part);
+           (const X *)l->x, y, dy, (const float *)l->saved, kept, l->part);
+    if (kept) y = NULL, dy = kept; /* which is behind the relu */
     LAUNCH(line_kernel, warps_grid(c), 32 * CHANNELS_A_BLOCK, 0, stream, *c, (const float *)l->part, l->w,
            (const float *)l->saved, l->dw, l->db, l->line);
     if (l->dx) /* then x is of type T */

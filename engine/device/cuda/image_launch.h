@@ -29,8 +29,8 @@ LAUNCHER cudaError_t conv_gradient_launch(const struct channels_cut *c, const st
 struct norm_launch {
     enum element x_type;
     struct channels_cut cut;
-    const void *x, *dy;
-    void *y, *dx;
+    const void *x, *joined, *dy; /* joined: added before relu; NULL: nothing is */
+    void *y, *dx, *djoined;      /* djoined may be dy */
     const float *w, *b;
     float *dw, *db, *saved, *running[2]; /* running: NULL: left alone */
     float *part, *line;                  /* line: 3 values a channel */

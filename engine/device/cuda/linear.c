@@ -1,9 +1,10 @@
-/* y = act(x w' + b) and its gradients: three products of cuBLASLt, and what is fused around them. For it, whose
+/* y = act(x w' + b) or x w' + b + x1, and its gradients: three products of cuBLASLt, and what is fused around them. For it, whose
  * matrices lie by columns, the row-major x (rows, in) is an (in, rows), and so on:
  *
- *   forward    y (out, rows) = w (out, in) x (in, rows), bias and activation on its way out; z, which a gelu reads,
+ *   forward    y (out, rows) = w (out, in) x (in, rows), bias, x1 and activation on its way out; z, which a gelu reads,
  *              is kept for backward
- *   backward   dz = dy times the slope of the activation; db = sums of its rows: own kernels
+ *   backward   dz = dy times the slope of the activation; db = sums of its rows: own kernels. Where dz is dy the library
+ *              sums db beside dw, whose product reads dz anyway; of f32 it might round the terms, so only of half types
  *              dw (in, out) = x (in, rows) dz' (rows, out)
  *       or     dw (out, in) = dz (out, rows) x' (rows, in), where the weights are kept transposed
  *              dx (in, rows) = w' (in, out) dz (out, rows)
@@ -22,7 +23,9 @@ struct linear {
     int64_t rows, in, out, before_ld, y_ld;
     struct matmul infer, train, dw, dx; /* train: infer's, unless z must be kept */
     bool own_infer, own_train;          /* the product is plain; bias and activation are ours */
+    bool sums_bias;                     /* dw's product gives db, too */
     size_t x_bytes, dz_bytes;           /* the parts of scratch: x in low precision, dz, partial sums */
+    size_t y_bytes;
 };
 
 static bool keeps_before(const struct op_desc *d) {
@@ -64,6 +67,18 @@ static enum error plan_forward(struct linear *l, struct matmul *m, bool train, b
     return matmul_init(m, cuda_of(&l->op), &p);
 }
 
+/* The product with the sums of dz on it, where the library has one. */
+static enum error plan_dw(struct linear *l, struct matmul_product *p) {
+    const struct op_desc *d = &l->op.desc;
+    if (!d->linear.bias || d->act != ACT_NONE || !cuda_is_half(d)) return matmul_init(&l->dw, cuda_of(&l->op), p);
+    p->epilogue = d->linear.transposed ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB;
+    enum error err = matmul_init(&l->dw, cuda_of(&l->op), p);
+    l->sums_bias = err == ERR_NONE;
+    if (err != ERR_DEVICE) return err;
+    p->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    return matmul_init(&l->dw, cuda_of(&l->op), p);
+}
+
 static enum error plan_backward(struct linear *l) {
     const struct op_desc *d = &l->op.desc;
     bool transposed = d->linear.transposed;
@@ -84,7 +99,7 @@ static enum error plan_backward(struct linear *l) {
                                 .b_ld = dz_ld,
                                 .precision = d->precision,
                                 .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
-    TRY(matmul_init(&l->dw, cuda_of(&l->op), &dw));
+    TRY(plan_dw(l, &dw));
     return d->first ? ERR_NONE : matmul_init(&l->dx, cuda_of(&l->op), &dx);
 }
 
@@ -112,17 +127,19 @@ static void size_up(struct linear *l) {
     l->rows = op_rows(d), l->in = shape_last(&d->x), l->out = shape_last(&d->y);
     l->before_ld = (l->out + 7) / 8 * 8; /* as cuBLASLt wants it */
     l->y_ld = shape_pitch(&d->y, d->y_layout, unit);
+    l->y_bytes = (size_t)(l->rows * l->out * unit);
     if (lowers_x(d)) l->x_bytes = aligned(l->rows * l->in * unit);
     if (d->act != ACT_NONE) l->dz_bytes = aligned(l->rows * l->out * unit);
     if (keeps_before(d)) l->op.saved_bytes = (size_t)(l->rows * l->before_ld * unit);
     l->op.scratch_bytes = l->x_bytes + l->dz_bytes;
-    if (d->linear.bias) l->op.scratch_bytes += columns_bytes(l->rows, l->out);
 }
 
 static enum error linear_plan(struct op *op) {
     struct linear *l = (struct linear *)op;
     size_up(l);
-    return products_plan(l);
+    TRY(products_plan(l));
+    if (op->desc.linear.bias && !l->sums_bias) op->scratch_bytes += columns_bytes(l->rows, l->out);
+    return ERR_NONE;
 }
 
 /* ---- forward -------------------------------------------------------------------------------- */
@@ -139,9 +156,11 @@ static const void *weight_of(const struct linear *l, const struct op_args *a, in
     return cuda_is_half(&l->op.desc) ? a->w_low[which] : (const void *)a->w[which];
 }
 
-/* The bias before a product that adds to y: it joins the sums in f32, and what is rounded is rounded once. */
+/* The bias (and x1) before a product that adds to y: it joins the sums in f32, and what is rounded is rounded once. */
 static enum error bias_fill(const struct linear *l, const struct op_args *a) {
-    struct rows_call r = {.kind = ROWS_W,
+    struct rows_call r = {.kind = a->x[1] ? ROWS_ADD : ROWS_W,
+                          .positions = 1,
+                          .x = a->x[1],
                           .from = element_of(l->op.desc.precision),
                           .to = element_of(l->op.desc.precision),
                           .count = l->rows,
@@ -172,6 +191,7 @@ static enum error linear_forward(struct op *op, const struct op_args *a) {
     bool train = a->training && keeps_before(&op->desc), bias = op->desc.linear.bias;
     bool own = train ? l->own_train : l->own_infer;
     struct matmul_args m = {.a = weight_of(l, a, 0), .d = a->y, .aux = train ? a->saved : NULL, .add = own && bias};
+    if (!m.add) m.joined = a->x[1];
     if (bias) m.bias = weight_of(l, a, 1);
     TRY(factor_x(l, a, &m.b));
     if (m.add) TRY(bias_fill(l, a));
@@ -180,11 +200,11 @@ static enum error linear_forward(struct op *op, const struct op_args *a) {
 }
 
 /* ---- backward ------------------------------------------------------------------------------- */
-/* dz, and the gradient of the bias. */
+/* dz, and the gradient of the bias, where no product gives it. */
 static enum error behind_act(const struct linear *l, const struct op_args *a, const void **dz) {
     const struct op_desc *d = &l->op.desc;
     char *scratch = (char *)a->scratch + l->x_bytes;
-    float *partial = d->linear.bias ? (float *)(scratch + l->dz_bytes) : NULL;
+    float *partial = d->linear.bias && !l->sums_bias ? (float *)(scratch + l->dz_bytes) : NULL;
     cudaStream_t stream = cuda_stream(&l->op);
     *dz = d->act == ACT_NONE ? (const void *)a->dy : scratch;
     struct linear_behind b = {.type = element_of(d->precision),
@@ -211,15 +231,18 @@ static enum error linear_backward(struct op *op, const struct op_args *a) {
         TRY(matmul_run(&l->dx, cuda_of(op), &dx));
     }
     TRY(factor_x(l, a, &x));
+    if (a->dx[1] && a->dx[1] != a->dy) TRY(cuda_copy(op->dev, LANE_COMPUTE, a->dx[1], op->dev, a->dy, l->y_bytes));
     bool transposed = op->desc.linear.transposed;
     struct matmul_args dw = {.a = transposed ? dz : x, .b = transposed ? x : dz, .d = a->dw[0], .add = a->add_dw};
+    if (l->sums_bias) dw.bias = a->dw[1];
     return matmul_run(&l->dw, cuda_of(op), &dw);
 }
 
 static bool linear_takes(const struct op_desc *d) {
     bool aligned = d->y_layout == LAYOUT_ALIGNED && d->act == ACT_NONE;
     return d->x_layout == LAYOUT_PLAIN && (d->y_layout == LAYOUT_PLAIN || aligned) &&
-           (act_is_fused(d->act) || d->act == ACT_GELU_TANH);
+           (act_is_fused(d->act) || d->act == ACT_GELU_TANH) &&
+           !(d->joins && (d->first || d->act != ACT_NONE || d->y_layout != LAYOUT_PLAIN));
 }
 
 const struct op_impl cuda_linear = {
@@ -231,4 +254,5 @@ const struct op_impl cuda_linear = {
     .backward = linear_backward,
     .fini = linear_fini,
     .aligns = true,
+    .joins = true,
 };

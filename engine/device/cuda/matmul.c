@@ -24,6 +24,10 @@ static bool has_aux(cublasLtEpilogue_t e) {
     return e == CUBLASLT_EPILOGUE_GELU_AUX || e == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
 }
 
+static bool has_bias(cublasLtEpilogue_t e) {
+    return e & (CUBLASLT_EPILOGUE_BIAS | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB);
+}
+
 /* ---- descriptions --------------------------------------------------------------------------- */
 static enum error desc_set(struct matmul *m, cublasLtMatmulDescAttributes_t what, const void *value, size_t bytes) {
     BLAS(blaslt.MatmulDescSetAttribute(m->desc, what, value, bytes), "describing a product");
@@ -32,8 +36,7 @@ static enum error desc_set(struct matmul *m, cublasLtMatmulDescAttributes_t what
 
 /* The library reads alignment from pointers: here are some that are as badly aligned as they may become. */
 static enum error desc_pointers(struct matmul *m, const void *bias, void *aux) {
-    if (m->product.epilogue & CUBLASLT_EPILOGUE_BIAS)
-        TRY(desc_set(m, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+    if (has_bias(m->product.epilogue)) TRY(desc_set(m, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
     if (has_aux(m->product.epilogue)) TRY(desc_set(m, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux));
     return ERR_NONE;
 }
@@ -184,11 +187,11 @@ void matmul_fini(struct matmul *m) {
 }
 
 enum error matmul_run(struct matmul *m, struct cuda *c, const struct matmul_args *a) {
-    float one = 1, beta = a->add ? 1 : 0;
+    float one = 1, beta = a->add || a->joined ? 1 : 0;
     TRY(cuda_enter(c));
     TRY(desc_pointers(m, a->bias, a->aux));
-    BLAS(blaslt.Matmul(c->blas, m->desc, &one, a->a, m->a, a->b, m->b, &beta, a->d, m->d, a->d, m->d, &m->algo,
-                       c->blas_space, BLAS_SPACE, c->stream[LANE_COMPUTE]),
+    BLAS(blaslt.Matmul(c->blas, m->desc, &one, a->a, m->a, a->b, m->b, &beta, a->joined ? a->joined : a->d, m->d, a->d,
+                       m->d, &m->algo, c->blas_space, BLAS_SPACE, c->stream[LANE_COMPUTE]),
          "a product");
     return ERR_NONE;
 }

@@ -60,7 +60,7 @@ static void norm_channel(const struct op_desc *d, const struct op_args *a, int64
     double scale = (double)a->w[0][ch] / sqrt(var + (double)d->norm.eps);
     for (int64_t k = 0; k < count; k++) {
         int64_t at = channel_element(&c, k);
-        double y = ((double)a->x[0][at] - mean) * scale + (double)a->w[1][ch];
+        double y = ((double)a->x[0][at] - mean) * scale + (double)a->w[1][ch] + (d->joins ? (double)a->x[1][at] : 0);
         a->y[at] = act_forward(d->act, (float)y);
     }
 }
@@ -102,6 +102,10 @@ static void norm_channel_backward(const struct op_desc *d, const struct op_args 
         double h = ((double)a->x[0][at] - mean) * r;
         a->dx[0][at] = (float)((double)a->w[0][ch] * r * (dy - (db + h * dw) / all));
     }
+    for (int64_t k = 0; k < count && a->dx[1]; k++) {
+        int64_t at = channel_element(&c, k);
+        a->dx[1][at] = act_backward(d->act, a->y[at], a->dy[at]);
+    }
 }
 
 static enum error norm_backward(struct op *op, const struct op_args *a) {
@@ -132,5 +136,5 @@ const struct op_row op_batchnorm = {
     .moments = true,
     .weights = batchnorm_weights,
     .onnx = batchnorm_onnx,
-    .plain = {.name = "ref", .plan = norm_plan, .forward = norm_forward, .backward = norm_backward},
+    .plain = {.name = "ref", .plan = norm_plan, .forward = norm_forward, .backward = norm_backward, .joins = true},
 };

@@ -1,8 +1,10 @@
-/* y = act(x w' + b) of each row, plain. */
+/* y = act(x w' + b [+ x1]) of each row, plain. */
 #include "engine/device/bf16.h"
 #include "engine/device/ref/ref.h"
 
 #include "engine/base/onnx_graph.h"
+
+#include <string.h>
 
 struct pass {
     const struct op_desc *d;
@@ -30,6 +32,7 @@ static float input_of_act(const struct pass *p, int64_t i, int64_t o) {
     double sum = p->d->linear.bias ? (double)p->a->w[1][o] : 0;
     for (int64_t k = 0; k < p->in; k++)
         sum += term_product(p, p->a->x[0][i * p->in + k], p->a->w[0][weight_at(p, o, k)]);
+    if (p->d->joins) sum += (double)p->a->x[1][i * p->out + o];
     return (float)sum;
 }
 
@@ -80,6 +83,7 @@ static enum error linear_backward(struct op *op, const struct op_args *a) {
                 sum += term_product(&p, after_act(&p, i, o), a->w[0][weight_at(&p, o, k)]);
             a->dx[0][i * p.in + k] = (float)sum;
         }
+    if (a->dx[1]) memcpy(a->dx[1], a->scratch, (size_t)op_ys(p.d) * sizeof(float));
     return ERR_NONE;
 }
 
@@ -132,5 +136,6 @@ const struct op_row op_linear = {
               .takes = linear_takes,
               .plan = linear_plan,
               .forward = linear_forward,
-              .backward = linear_backward},
+              .backward = linear_backward,
+              .joins = true},
 };

@@ -2,9 +2,12 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "lab/predict/exchange.h"
+#include "transport/algo/algo.h"
 
 #include <errno.h>
 #include <malloc.h>
+#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -233,4 +236,24 @@ enum error check_plugin(struct check *c) {
     return c->wrong ? FAIL(ERR_RESULT, "'%s': %d of %d cases are wrong\n%s", c->name, c->wrong, c->wrong + c->passed,
                            c->first)
                     : ERR_NONE;
+}
+
+/* Its time is a sum of both, so each is the time where the other costs nothing. */
+enum error check_cost(const char *name, int ranks, double *latencies, double *buffers) {
+    const double bytes = 1 << 22;
+    const struct wire ports[] = {{1, 0}, {0, 1 / bytes}};
+    double *out[] = {latencies, buffers};
+    for (int i = 0; i < 2; i++) {
+        const struct network_plan p = {.devices = ranks, .per_host = 1, .oversubscription = 1, .outside = ports[i]};
+        struct exchange e;
+        enum error err = exchange_open(&p, false, 0, &e);
+        if (err == ERR_NONE) err = algo_named(name, NULL, &e.plugged);
+        e.gamma = 0;
+        if (err == ERR_NONE) err = exchange_all_reduce(&e, SCHEME_OWN, bytes);
+        *out[i] = 0;
+        for (int r = 0; r < ranks && err == ERR_NONE; r++) *out[i] = fmax(*out[i], e.at[r]);
+        exchange_close(&e);
+        TRY(err);
+    }
+    return ERR_NONE;
 }

@@ -21,6 +21,9 @@ struct check {
 };
 /* All parts of a plug-in. ERR_RESULT: something is wrong; other errors: it could not be tried. */
 MUST_CHECK enum error check_plugin(struct check *c);
+/* What an all-reduce by this algorithm takes one after another, by what it asks for: so many latencies of a link, and so many
+ * times the buffer through a port. */
+MUST_CHECK enum error check_cost(const char *name, int ranks, double *latencies, double *buffers);
 /* Each adds to passed and wrong. */
 void check_algorithm(struct check *c);
 void check_compressor(struct check *c, const struct engine_compressor *coder, const struct plugin *plugin);

@@ -97,6 +97,7 @@ static void new_ones_work(void **state) {
     (void)state;
     start_anew("algorithm", "--quick --repeats 1", "comm.algorithm");
     assert_non_null(strstr(other.out, "all 8 cases are right"));
+    assert_non_null(strstr(other.out, "2 ranks: n bytes take 2 latencies and 2 n through a port"));
     start_anew("compressor", "--dry-run", "comm.compress");
     assert_non_null(strstr(other.out, "parameter levels, by default 127"));
     program_run(&other, 20, "new", "share", "x", "--python", NULL);

@@ -2,6 +2,7 @@
  * rank 0's sums take what port and bytes say, and a plan that does not fit together is refused, by its file. */
 #include "tests/harness/harness.h"
 
+#include "lab/check/check.h"
 #include "lab/predict/exchange.h"
 #include "transport/algo/algo.h"
 
@@ -70,6 +71,21 @@ static void rank_0_takes_its_ports_time(void **state) {
     }
 }
 
+/* A ring and rank 0's sums, by their formulas. */
+static void check_says_what_it_takes(void **state) {
+    const char *own[] = {PLUGIN("wrong_0"), written("ring.py", ring)};
+    (void)state;
+    for (int n = 2; n <= 16; n *= 2) {
+        double latencies, buffers;
+        for (int i = 0; i < 2; i++) {
+            assert_ok(check_cost(own[i], n, &latencies, &buffers));
+            assert_true(fabs(latencies - 2 * (n - 1)) < 1e-9 && fabs(buffers - 2 * (n - 1) / (double)n) < 1e-9);
+        }
+        assert_ok(check_cost(ENGINE_SOURCE_DIR "/examples/plugins/algorithm.py", n, &latencies, &buffers));
+        assert_true(fabs(latencies - 2) < 1e-9 && fabs(buffers - 2 * (n - 1)) < 1e-9);
+    }
+}
+
 static void what_does_not_fit_is_refused(void **state) {
     static const struct {
         int devices;
@@ -95,6 +111,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rings_take_a_rings_time),
         cmocka_unit_test(rank_0_takes_its_ports_time),
+        cmocka_unit_test(check_says_what_it_takes),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests_name("plug-ins, predicted", tests, NULL, NULL);

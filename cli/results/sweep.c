@@ -55,7 +55,7 @@ static const struct option options[] = {
 
 const struct command command_sweep = {
     .name = "sweep",
-    .also = "search|hyperopt|tune",
+    .also = "search|hyperopt",
     .summary = "tries values of some keys, and writes the best configuration",
     OPTIONS(options),
     .notes = "\n"

@@ -14,7 +14,8 @@ struct schedule_config {
     struct config_span length; /* cosine, linear: off: of the whole training */
     struct config_list at;     /* step: milestones */
     double gamma;              /* step */
-    double end;                /* cosine, linear, restarts: the factor at the end */
+    double end;                /* cosine, linear, exponential, restarts: the factor at the end */
+    double first;              /* exponential: that after warm-up */
     struct config_span cycle;  /* restarts: the first, and */
     int64_t growth;            /* by what each is longer than the one before */
     double rise;               /* one_cycle: the share of the steps that it takes, */
@@ -45,6 +46,10 @@ static double cosine_factor(const struct schedule_config *c, const struct place 
 
 static double linear_factor(const struct schedule_config *c, const struct place *p) {
     return 1 + (c->end - 1) * p->done;
+}
+
+static double exponential_factor(const struct schedule_config *c, const struct place *p) {
+    return c->first * real_pow(c->end / c->first, p->done);
 }
 
 /* The factor between two others along half a cosine; done: 0 to 1. */
@@ -107,6 +112,18 @@ static const struct config_field cosine_fields[] = {
     END("min", "Rate at the end, as a fraction of the base rate"), LENGTH, WARMUP, {.key = NULL}};
 static const struct config_field linear_fields[] = {
     END("to", "Rate at the end, as a fraction of the base rate"), LENGTH, WARMUP, {.key = NULL}};
+
+#define FACTOR(name, member, usual, text)                                                                              \
+    {                                                                                                                  \
+        .key = name, .type = CONFIG_REAL, .offset = offsetof(struct schedule_config, member), .standard = usual,       \
+        .min = 1e-30, .max = 1e30, .help = text                                                                        \
+    }
+static const struct config_field exponential_fields[] = {
+    FACTOR("to", end, "0.01", "Rate at the end, as a fraction of the base rate; it may be above 1"),
+    FACTOR("from", first, "1", "Rate at the beginning, likewise"),
+    LENGTH,
+    WARMUP,
+    {.key = NULL}};
 
 static const struct config_field restarts_fields[] = {
     {.key = "every",
@@ -189,6 +206,14 @@ static const struct schedule {
       .help = "The rate falls along a straight line to 'to' at the end",
       .also = "LinearLR|linear_decay|linear_with_warmup|PolynomialLR"},
      linear_factor,
+     true},
+    {{.name = "exponential",
+      .fields = exponential_fields,
+      .size = sizeof(struct schedule_config),
+      .shorthand = "to",
+      .help = "The rate changes by the same factor in every step, to 'to' at the end",
+      .also = "ExponentialLR|exponential_decay"},
+     exponential_factor,
      true},
     {{.name = "restarts",
       .fields = restarts_fields,

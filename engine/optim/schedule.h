@@ -3,7 +3,7 @@
 #pragma once
 #include "engine/config/schema.h"
 
-/* constant, step, cosine, linear, restarts: each with warmup; one_cycle. */
+/* constant, step, cosine, linear, exponential, restarts: each with warmup; one_cycle. */
 extern const struct config_variants schedule_variants;
 /* The factor at optimizer step 'step' (0-based) of 'steps', with 'per_epoch' steps an epoch. */
 double schedule_factor(const struct config_variant *schedule, int64_t step, int64_t steps, int64_t per_epoch);

@@ -58,6 +58,12 @@ static void shapes(void **unused) {
         check(&linear_v, s, 10, 1 - 0.08 * s);
         check(&step_v, s, 10, s < 4 ? 1 : s < 7 ? 0.1 : 0.01);
     }
+    struct config_variant falls = make("exponential", "{to: 0.01}"),
+                          grows = make("exponential", "{from: 1e-4, to: 100}");
+    for (int s = 0; s <= 10; s++) {
+        check(&falls, s, 10, exp(log(0.01) * s / 10));
+        assert_true(fabs(schedule_factor(&grows, s, 10, 2) / exp(log(1e-4) + log(1e6) * s / 10) - 1) < 1e-12);
+    }
     struct config_variant zero = make("cosine", "{}"), line = make("linear", "{}");
     check(&zero, 10, 10, 0); /* the end, and after it */
     check(&zero, 99, 10, 0);

@@ -37,6 +37,8 @@ static const struct row {
     {"data.normalize_target=false", NETWORK},
     {"data.limit=48", IDENTITY | NETWORK},
     {"data.order=file", IDENTITY | NETWORK},
+    {"data.sampling=balanced", IDENTITY | NETWORK},
+    {"data.weights=w.txt", NETWORK, {"data.sampling=weights"}}, /* its digest is compared with the data */
     {"data.workers=3", NETWORK},
     {"batch.size=16", IDENTITY},
     {"batch.shards=2", IDENTITY},
@@ -47,6 +49,7 @@ static const struct row {
     {"train.until={val.loss: 0.1}", PLACE},
     {"train.patience={val.loss: 3}", PLACE},
     {"train.stop=10st", PLACE},
+    {"train.noise_scale=2st", PLACE},
     {"optimizer.name=adam", IDENTITY},
     {"optimizer.clip=1", PLACE},
     {"optimizer.shard=true", PLACE},

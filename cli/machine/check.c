@@ -19,8 +19,8 @@ static void check_describe(const struct plugin *p) {
     const struct engine_plugin *of = p->of;
     printf("%s: %s\nsha256 %s\n", p->path, of->about ? of->about : "says nothing about itself", p->digest);
     for (int i = 0; i < plugin_parameters(of); i++)
-        printf("parameter %s, by default %g: %s\n", of->parameters[i].name, of->parameters[i].standard,
-               of->parameters[i].about ? of->parameters[i].about : "");
+        printf("parameter %s, by default %g%s%s\n", of->parameters[i].name, of->parameters[i].standard,
+               of->parameters[i].about ? ": " : "", of->parameters[i].about ? of->parameters[i].about : "");
     if (of->algorithm && !of->algorithm->plan) printf("no plan: its bytes are held to nothing\n");
 }
 

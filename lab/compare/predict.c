@@ -23,11 +23,23 @@ static const struct run_config *predict_config_of(const struct compared *c, int 
 
 /* ---- which cell stands for which ------------------------------------------------------------ */
 
+/* Of named sides, which set several keys. */
+static bool predict_sides_share(const struct compared *c, int a, int b) {
+    enum { MOST = 256 };
+    struct setting_difference d[MOST];
+    int n = settings_differ(&c->x->cell[a], &c->x->cell[b], NULL, d, MOST);
+    for (int i = 0; i < n; i++)
+        if (d[i].computes) return false;
+    return n < MOST;
+}
+
 static bool predict_computes_alike(const struct compared *c, int a, int b) {
     const struct experiment *x = c->x;
     const struct run_config *m = predict_config_of(c, a), *n = predict_config_of(c, b);
-    for (int i = 0; i < x->naxes; i++)
-        if (!setting_shares(x->axis[i].key) && x->cell[a].at[i] != x->cell[b].at[i]) return false;
+    for (int i = 0; i < x->naxes; i++) {
+        bool shares = x->axis[i].named ? predict_sides_share(c, a, b) : setting_shares(x->axis[i].key);
+        if (!shares && x->cell[a].at[i] != x->cell[b].at[i]) return false;
+    }
     return !strcmp(m->devices.kind, n->devices.kind) && m->threads == n->threads;
 }
 

@@ -98,6 +98,16 @@ static void new_ones_work(void **state) {
     start_anew("algorithm", "--quick --repeats 1", "comm.algorithm");
     assert_non_null(strstr(other.out, "all 8 cases are right"));
     assert_non_null(strstr(other.out, "2 ranks: n bytes take 2 latencies and 2 n through a port"));
+    struct pool *pool;
+    const struct json_value *race;
+    assert_ok(pool_create(&pool));
+    assert_ok(json_read(scratch_path("mine/runs/race/results.json"), 1 << 22,
+                        (struct json_limits){16, 1 << 16, 1 << 14}, pool, &race));
+    race = json_get(race, "cells");
+    for (int i = 1; i < 3; i++) /* from the first side's step; and of a plan there is no formula */
+        assert_true(json_number(json_get(&race->children[i], "predicted"), "step_time") > 0);
+    assert_false(json_number(json_get(&race->children[2], "predicted"), "formula") > 0);
+    pool_free(pool);
     start_anew("compressor", "--dry-run", "comm.compress");
     assert_non_null(strstr(other.out, "parameter levels, by default 127"));
     program_run(&other, 20, "new", "share", "x", "--python", NULL);

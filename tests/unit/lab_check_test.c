@@ -12,8 +12,10 @@
 #define PLUGIN(name) ENGINE_BINARY_DIR "/plugins/" name ".so"
 extern const struct compress_ops compress_int8, compress_onebit;
 
+/* Only what hangs is to be found by its time: everything else ends by itself, as late as a busy machine lets it. */
+enum { HANGS = 3, ENDS = 60 };
 static struct check check_of(const char *name) {
-    return (struct check){.name = name, .timeout = 3, .sizes = 5};
+    return (struct check){.name = name, .timeout = ENDS, .sizes = 5};
 }
 
 static void own_algorithms(void **state) {
@@ -109,7 +111,7 @@ static const struct {
 } mistakes[] = {
     {PLUGIN("wrong_1"), "2 ranks: plug-in '", "adds wrongly: element 0 of 35 is"},
     {PLUGIN("wrong_2"), "values, bits, lanes, 2 ranks: in plug-in", "of 2 exchanges with rank"},
-    {PLUGIN("wrong_3"), "has not done its part of all_reduce", "by plug-in wrong_3.so within 1 s"},
+    {PLUGIN("wrong_3"), "has not done its part of all_reduce", "by plug-in wrong_3.so within 3 s"},
     {PLUGIN("wrong_4"), "past the end of the buffer", "2 ranks, 1 elements of i64"},
     {PLUGIN("wrong_5"), "and its plan declares 17 and 35", "of a buffer of 35"},
     {PLUGIN("wrong_6"), "adds wrongly: element 0 of 35 is", "and the sum is 9"},
@@ -159,7 +161,7 @@ static void mistakes_are_named(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
         struct check c = check_of(mistakes[i].file);
-        c.timeout = 1;
+        if (strstr(mistakes[i].words, "has been in") || strstr(mistakes[i].words, "has not done")) c.timeout = HANGS;
         if (is_memory(mistakes[i].words)) continue;
         if (check_plugin(&c) != ERR_RESULT) fail_msg("%s passes: %s", mistakes[i].file, error_message());
         if (!strstr(c.first, mistakes[i].words) || (mistakes[i].more && !strstr(c.first, mistakes[i].more)))

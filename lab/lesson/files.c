@@ -4,6 +4,7 @@
 #include "engine/base/embedded.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
+#include "lab/process/compile.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -116,12 +117,23 @@ static enum error copy_file(const struct embedded *file, const char *folder, str
     return ERR_NONE;
 }
 
+/* The header that a lab's sources include, for their reader and for editors; a build brings its own. */
+static enum error copy_header(const char *folder, struct pool *pool) {
+    const char *path = pool_printf(pool, "%s/engine_plugin.h", folder), *text = compile_text("/plugin.h");
+    if (!path) return ERR_MEMORY;
+    return file_exists(path) ? ERR_NONE : file_replace(path, text, strlen(text));
+}
+
 enum error lesson_copy(const char *full, const char *folder, struct pool *pool, int *kept) {
     size_t n = strlen(full);
+    bool code = false;
     *kept = 0;
     TRY(file_make_folders(folder));
-    for (int i = 0; i < lesson_texts_count; i++)
-        if (!strncmp(lesson_texts[i].name, full, n) && lesson_texts[i].name[n] == '/')
-            TRY(copy_file(&lesson_texts[i], folder, pool, kept));
-    return ERR_NONE;
+    for (int i = 0; i < lesson_texts_count; i++) {
+        const char *name = lesson_texts[i].name;
+        if (strncmp(name, full, n) != 0 || name[n] != '/') continue;
+        TRY(copy_file(&lesson_texts[i], folder, pool, kept));
+        code |= compile_is_source(name);
+    }
+    return code ? copy_header(folder, pool) : ERR_NONE;
 }

@@ -70,6 +70,7 @@ static void a_skeleton_is_refused(void **state) {
         char dir[700], path[700];
         program_run(&p, 20, "lab", "copy", lessons[i].lab, place(dir, lessons[i].lab, NULL), NULL);
         program_assert_code(&p, 0);
+        assert_int_equal(access(place(path, lessons[i].lab, "engine_plugin.h"), F_OK), 0);
         program_run(&p, 120, "lab", "run", dir, "--quick", "-q", "--json", NULL);
         program_assert_code(&p, 1);
         program_assert_says(p.err, lessons[i].finding);

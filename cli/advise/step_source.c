@@ -52,6 +52,7 @@ enum error step_source_read(const struct cli_config *c, struct run_settings *out
     char *report;
     enum error err = cli_read(c, out, &report);
     if (err == ERR_NONE || !report) return err;
+    if (!strncmp(report, "error: ", 7)) report += 7; /* the program says it again */
     return FAIL(err, "%.*s", (int)strcspn(report, "\n"), report);
 }
 

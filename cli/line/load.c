@@ -60,7 +60,10 @@ enum error cli_load(const struct cli_config *c, struct run_settings *out) {
     pool_free(pool);
     if (err != ERR_NONE) return cli_fail(err), err;
     err = cli_read(c, out, &report);
-    if (err != ERR_NONE) (void)cli_reported(err, report);
+    if (err == ERR_NONE) return err;
+    (void)cli_reported(err, report);
+    if (report && strstr(report, "unknown key 'base'"))
+        fprintf(stderr, "hint: with a 'base' this is an experiment: engine compare %s\n", c->path);
     return err;
 }
 

@@ -190,6 +190,10 @@ static void a_reader_that_has_gone_is_no_failure(void **state) {
         snprintf(summary, sizeof summary, "%s/summary.json", dir);
         assert_true(file_exists(summary));
     }
+    save_text(scratch_path("race.yaml"), "base: {model: mlp}\nmetrics: [step_time]\n");
+    program_run(&p, 20, "run", scratch_path("race.yaml"), NULL);
+    assert_int_equal(p.code, 78);
+    program_assert_says(p.err, "this is an experiment: engine compare ");
 }
 
 static void diverging_is_a_result_that_is_not_acceptable(void **state) {

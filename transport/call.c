@@ -224,6 +224,22 @@ void call_tell(struct group *g, const struct collective *c, int64_t began, bool 
     watch(g->watcher, &e);
 }
 
+/* What the device does one after the other is told so, though it may have been asked for at once. */
+static enum error call_end(struct group *g, const struct collective *c, enum error err) {
+    struct lane_state *lane = &g->lanes[c->lane];
+    call_tell(g, c, c->began && c->began < lane->told ? lane->told : c->began, false);
+    lane->told = call_clock(g);
+    recorder_end(g->params.recorder, c->lane, c->record, (int)err);
+    return err;
+}
+
+enum error call_look(struct group *g, struct collective *c, struct carrier_patience *p, bool patient) {
+    g->lanes[c->lane].running = c;
+    g->link->patient[c->lane] = patient;
+    enum error err = carrier_look(carrier_for(g, c), c, p, patient);
+    return c->under_way ? err : call_end(g, c, err);
+}
+
 enum error call_run(struct group *g, struct collective *c, bool patient) {
     struct lane_state *lane = &g->lanes[c->lane];
     lane->running = c;
@@ -247,10 +263,8 @@ enum error call_run(struct group *g, struct collective *c, bool patient) {
     c->carried = carrier && carrier != g->staged;
     c->call = call_of(g, c, kind_has_peer(c->kind) ? 0 : ++lane->sequence);
     const struct recorded_call recorded = call_recorded(c);
-    recorder_begin(g->params.recorder, &recorded);
-    int64_t began = call_clock(g);
+    c->record = recorder_begin(g->params.recorder, &recorded);
+    c->began = call_clock(g);
     enum error err = carrier ? carrier_run(carrier, c) : c->lane == LANE_OUT ? mail_send(c) : collective_move(c);
-    call_tell(g, c, began, false);
-    recorder_end(g->params.recorder, c->lane, (int)err);
-    return err;
+    return c->under_way ? err : call_end(g, c, err);
 }

@@ -11,6 +11,7 @@ struct lane_state {
     struct lane_lists lists;    /* of LANES */
     char *scratch;
     struct traffic traffic;
+    int64_t told; /* when the watch was told last */
     _Atomic int64_t collectives, busy_ns;
 };
 
@@ -19,10 +20,11 @@ struct work {
     struct group *group;
     struct collective call;
     enum error err;
-    _Atomic int state;         /* enum work_state */
-    struct device_mark *ready; /* call.ready, where there is an accelerator */
-    int64_t asked, ended;      /* when it was queued, and when it was done (link_time) */
-    int64_t *part;             /* copies of the caller's part and send_part: size + 1 entries each */
+    _Atomic int state;               /* enum work_state */
+    struct device_mark *ready, *end; /* call.ready, call.end, where there is an accelerator */
+    int64_t began;                   /* when it came to its turn */
+    int64_t asked, ended;            /* when it was queued, and when it was done (link_time) */
+    int64_t *part;                   /* copies of the caller's part and send_part: size + 1 entries each */
 };
 
 struct queue;
@@ -64,8 +66,11 @@ MUST_CHECK enum error call_check(struct group *g, const struct collective *c);
 void call_words(const struct collective *c, char out[DESCRIBED_MAX]);
 struct recorded_call call_recorded(const struct collective *c);
 struct call call_of(const struct group *g, const struct collective *c, uint32_t sequence);
-/* Runs on the lane's thread. Any failure is the group's. patient: the thread may spin. */
+/* Runs on the lane's thread. Any failure is the group's. patient: the thread may spin. On return the call may be
+ * under_way; it has then to be looked for until it is not (patient: which returns when it is not). */
 MUST_CHECK enum error call_run(struct group *g, struct collective *c, bool patient);
+struct carrier_patience;
+MUST_CHECK enum error call_look(struct group *g, struct collective *c, struct carrier_patience *p, bool patient);
 /* Reports to the watch, if there is one, that the activity that began at 'began' (ns) has ended now. waited: the wait
  * for the call, not the call itself. */
 void call_tell(struct group *g, const struct collective *c, int64_t began, bool waited);

@@ -1,10 +1,12 @@
 /* The communication lane, and the lane on which messages leave. Each has one thread a group, started on first use, that
- * runs its work in order. The work lies in slots, and a ring has their order; nothing is allocated for a call. A caller
+ * runs its work in order. Of buffers on an accelerator the work is asked for as soon as it comes, and its end is looked for
+ * afterwards: the device does not wait for the host between two calls. The work lies in slots, and a ring has their order; nothing is allocated for a call. A caller
  * that waits for the oldest work before the thread has begun it runs that work itself: this saves two switches of
  * thread where communication is not hidden anyway. */
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "transport/base/condition.h"
+#include "transport/carrier/carrier.h"
 #include "transport/core.h"
 
 #include <fenv.h>
@@ -18,10 +20,12 @@ struct queue {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t more, done;
-    fenv_t float_mode; /* of the group's thread: sums must not depend on who makes them */
-    bool stop, busy;   /* busy: a thread runs the work at 'first' */
-    uint32_t first, next;
-    struct work *ring[GROUP_WORKS]; /* those that are queued */
+    fenv_t float_mode;                /* of the group's thread: sums must not depend on who makes them */
+    bool stop, busy;                  /* busy: a thread is at this lane's work */
+    uint32_t first, begun, next;      /* works from first on have not ended, from begun on not begun */
+    struct work *ring[GROUP_WORKS];   /* those that are queued */
+    struct carrier_patience patience; /* with the first, which is under way */
+    int64_t ended;                    /* when the last one had */
     struct work works[GROUP_WORKS];
     int64_t parts[];
 };
@@ -30,28 +34,53 @@ static struct work *work_at(struct queue *q, uint32_t index) {
     return q->ring[index % GROUP_WORKS];
 }
 
-/* Runs the oldest work. The mutex is held on entry and on return, not while it runs. */
-static void queue_run_first(struct queue *q, bool patient) {
+/* The first work has ended. */
+static void queue_pop(struct queue *q) {
+    struct lane_state *lane = &q->group->lanes[q->lane];
+    struct work *w = work_at(q, q->first++);
+    int64_t now = clock_ns();
+    atomic_fetch_add(&lane->busy_ns, now - (w->began > q->ended ? w->began : q->ended));
+    atomic_fetch_add(&lane->collectives, 1);
+    q->ended = now;
+    atomic_store(&w->state, WORK_DONE);
+}
+
+/* Begins the oldest work that has not begun, or where there is none looks for the end of the first. False: that has not
+ * come. The mutex is held on entry and on return, not between. */
+static bool queue_go_on(struct queue *q, bool patient) {
     struct group *g = q->group;
-    struct work *w = work_at(q, q->first);
-    struct lane_state *lane = &g->lanes[q->lane];
+    uint32_t ended = q->first;
+    bool begins = q->begun != q->next;
+    struct work *w = work_at(q, begins ? q->begun : q->first);
     q->busy = true;
     atomic_store(&w->state, WORK_RUNNING);
     pthread_mutex_unlock(&q->mutex);
-
-    int64_t start = clock_ns();
-    g->link->asked[q->lane] = w->asked;
-    w->err = call_run(g, &w->call, patient);
+    if (begins) {
+        w->began = clock_ns();
+        g->link->asked[q->lane] = w->asked;
+        w->err = call_run(g, &w->call, patient);
+    } else {
+        w->err = call_look(g, &w->call, &q->patience, patient);
+    }
     w->ended = link_time(g->link, q->lane);
-    atomic_fetch_add(&lane->busy_ns, clock_ns() - start);
-    atomic_fetch_add(&lane->collectives, 1);
-
     pthread_mutex_lock(&q->mutex);
     q->busy = false;
-    q->first++;
-    atomic_store(&w->state, WORK_DONE);
-    pthread_cond_broadcast(&q->done);
+    q->begun += begins;
+    while (q->first != q->begun && !work_at(q, q->first)->call.under_way) queue_pop(q);
+    if (q->first != ended) pthread_cond_broadcast(&q->done);
     pthread_cond_signal(&q->more);
+    return begins || q->first != ended;
+}
+
+/* What comes meanwhile is begun at once. */
+static void queue_nap(struct queue *q) {
+    enum { SHORT = 2000000 };
+    struct timespec until;
+    int64_t nap = clock_ns() - q->patience.start < SHORT ? 20000 : 200000;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += nap;
+    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+    pthread_cond_timedwait(&q->more, &q->mutex, &until);
 }
 
 static void *queue_thread(void *arg) {
@@ -62,8 +91,8 @@ static void *queue_thread(void *arg) {
     while (!q->stop) {
         if (q->busy || q->first == q->next)
             pthread_cond_wait(&q->more, &q->mutex);
-        else
-            queue_run_first(q, false);
+        else if (!queue_go_on(q, false))
+            queue_nap(q);
     }
     pthread_mutex_unlock(&q->mutex);
     return NULL;
@@ -74,7 +103,7 @@ static void queue_await(struct queue *q, const struct work *w) {
     pthread_mutex_lock(&q->mutex);
     while (w ? atomic_load(&w->state) != WORK_DONE : q->first != q->next) {
         if (!q->busy && (!w || work_at(q, q->first) == w))
-            queue_run_first(q, true);
+            queue_go_on(q, true);
         else
             pthread_cond_wait(&q->done, &q->mutex);
     }
@@ -93,7 +122,7 @@ static enum error queue_start(struct group *g, int lane) {
     q->group = g;
     q->lane = lane;
     pthread_mutex_init(&q->mutex, NULL);
-    pthread_cond_init(&q->more, NULL);
+    condition_init(&q->more);
     pthread_cond_init(&q->done, NULL);
     fegetenv(&q->float_mode);
     for (int i = 0; i < GROUP_WORKS; i++) {
@@ -107,13 +136,15 @@ static enum error queue_start(struct group *g, int lane) {
     return FAIL(ERR_CREATE, "cannot start the communication thread: %s", strerror(err));
 }
 
-/* The buffer's contents are complete once the compute lane has passed this mark. */
+/* The buffer's contents are complete once the compute lane has passed the mark 'ready'. */
 static enum error work_mark_ready(struct group *g, struct work *w) {
     struct device *d = g->params.device;
     const struct device_runtime *runtime = device_runtime(d);
     enum error err = w->ready ? ERR_NONE : runtime->mark_create(d, &w->ready);
+    if (!err && !w->end) err = runtime->mark_create(d, &w->end);
     if (!err) err = runtime->mark(d, LANE_COMPUTE, w->ready);
     w->call.ready = w->ready;
+    w->call.end = g->carrier && g->size > 1 ? w->end : NULL;
     return err ? group_fail_own(g, err) : ERR_NONE;
 }
 
@@ -187,8 +218,10 @@ static void queue_end(struct queue *q) {
     pthread_cond_destroy(&q->more);
     pthread_cond_destroy(&q->done);
     pthread_mutex_destroy(&q->mutex);
-    for (int i = 0; i < GROUP_WORKS; i++)
+    for (int i = 0; i < GROUP_WORKS; i++) {
         if (q->works[i].ready) device_runtime(g->params.device)->mark_free(q->works[i].ready);
+        if (q->works[i].end) device_runtime(g->params.device)->mark_free(q->works[i].end);
+    }
     g->queues[q->lane] = NULL;
     memory_free(q);
 }

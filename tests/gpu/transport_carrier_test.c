@@ -3,8 +3,14 @@
 #include "tests/gpu/gpu.h"
 
 #include "tests/conformance/collectives.h"
+#include "transport/flight/recorder.h"
+
+#ifdef ENGINE_EMULATED
+#include "tests/emulated/emulated.h"
+#endif
 
 #include <signal.h>
+#include <stdatomic.h>
 
 /* What all ranks of a case share; NCCL adds in an order of its own unless it only moves. */
 static struct ranks of_carrier(const char *link, const char *carrier, int units) {
@@ -76,6 +82,49 @@ static void mixed(void **state) {
     run_one(p, ORDER_TREE, 3);
 }
 
+#ifdef ENGINE_EMULATED
+/* ---- calls of the communication lane do not wait for each other's end ---- */
+
+static void await_gate(void *arg) {
+    const _Atomic bool *open = *(_Atomic bool **)arg;
+    while (!atomic_load(open)) nap(0.001);
+}
+
+/* The device comes to none of them before all of them have been asked for. */
+static void begin_all(struct rank *r) {
+    enum { CALLS = 4, EACH = 1000, PATIENCE = 20000 };
+    _Atomic bool gate = false, *at = &gate;
+    struct recording_call calls[CALLS];
+    struct work *w[CALLS];
+    float x[CALLS * EACH];
+    void *buf;
+    int begun = 0;
+    check_ok(group_alloc(r->group, sizeof x, &buf));
+    for (int i = 0; i < CALLS * EACH; i++) x[i] = (float)(i % 97 + r->index);
+    check_ok(group_all_reduce(r->group, GROUP_COMM(&w[0]), buf, EACH, DTYPE_F32, REDOP_SUM)); /* makes room for sums */
+    check_ok(work_wait(w[0]));
+    check_ok(device_write(r->device, buf, x, sizeof x));
+    emulated_submit(device_runtime(r->device)->stream(r->device, LANE_COMPUTE), await_gate, &at, sizeof at);
+    for (int i = 0; i < CALLS; i++)
+        check_ok(group_all_reduce(r->group, GROUP_COMM(&w[i]), (float *)buf + i * EACH, EACH, DTYPE_F32, REDOP_SUM));
+    for (int i = 0; i < PATIENCE && begun < CALLS; i++, nap(0.001))
+        begun = recorder_recall(r->of->recorders[r->index], LANE_COMM, 1, calls, CALLS);
+    check(begun == CALLS, "%d of %d calls have begun", begun, CALLS);
+    for (int i = 0; i < begun; i++) check(!calls[i].ended, "call %d has ended before the gate opens", i);
+    atomic_store(&gate, true);
+    for (int i = 0; i < CALLS; i++) check_ok(work_wait(w[i]));
+    check_ok(device_read(r->device, x, buf, sizeof x));
+    for (int i = 0; i < CALLS * EACH; i++)
+        check(x[i] == (float)(2 * (i % 97) + 1), "element %d is %g", i, (double)x[i]);
+}
+
+static void open_recorder(int rank, struct recorder **out) {
+    char path[600];
+    snprintf(path, sizeof path, "%s%d", scratch_path("rank"), rank);
+    assert_ok(recorder_open(&(struct recorder_params){.path = path, .rank = rank, .size = 2, .calls = 64}, out));
+}
+#endif
+
 /* ---- processes, for NCCL ---- */
 
 static struct ranks nccl_ranks(const char *how, const char *link, int world) {
@@ -94,6 +143,14 @@ static int process_rank(int rank, int world, const char *how) {
     bool leaves = strstr(how, "leaves") != NULL;
     struct standing s = {p.order, leaves ? LEAVES : world};
     struct expected *e = expected_make(&s);
+    struct recorder *own[MAX_WORLD] = {NULL};
+#ifdef ENGINE_EMULATED
+    if (!strcmp(how, "begin")) {
+        open_recorder(rank, &own[rank]);
+        p.fn = begin_all;
+    }
+#endif
+    p.recorders = own;
     if (leaves) p.leaves = LEAVES, p.fn = conform_leaves;
     struct rank r = {.of = &p, .index = rank};
     p.user = e;
@@ -101,6 +158,7 @@ static int process_rank(int rank, int world, const char *how) {
     rank_run(&r, m);
     meeting_free(m);
     expected_free(e);
+    recorder_close(own[rank], true);
     if (*r.wrong) fprintf(stderr, "%s\n", r.wrong);
     return *r.wrong ? error_exit_code(r.err ? r.err : ERR_RESULT) : 0;
 }
@@ -139,9 +197,22 @@ static void nccl_only_moves(void **state) {
     run_nccl(3, "bitwise leaves");
 }
 
+#ifdef ENGINE_EMULATED
+static void calls_begin_before_others_end(void **state) {
+    struct recorder *of[2];
+    struct ranks p = of_carrier("thread", "peer", units(2));
+    (void)state;
+    for (int i = 0; i < 2; i++) open_recorder(i, &of[i]);
+    p.world = 2;
+    p.fn = begin_all;
+    p.recorders = of;
+    run_ranks(p, NULL);
+    for (int i = 0; i < 2; i++) recorder_close(of[i], true);
+    run_nccl(2, "begin");
+}
+
 /* ---- faults ---- */
 
-#ifdef ENGINE_EMULATED
 struct fault {
     const char *name, *fault; /* of the fake NCCL */
     int codes[2];             /* how the ranks end */
@@ -280,12 +351,17 @@ int main(int argc, char **argv) {
     inputs_make();
     if (argc == 5 && !strcmp(argv[1], "--rank")) return process(atoi(argv[2]), atoi(argv[3]), argv[4]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(peers),           cmocka_unit_test(peers_on_one_unit),
-        cmocka_unit_test(staged),          cmocka_unit_test(leaves),
-        cmocka_unit_test(mixed),           cmocka_unit_test(nccl_adds),
+        cmocka_unit_test(peers),
+        cmocka_unit_test(peers_on_one_unit),
+        cmocka_unit_test(staged),
+        cmocka_unit_test(leaves),
+        cmocka_unit_test(mixed),
+        cmocka_unit_test(nccl_adds),
         cmocka_unit_test(nccl_only_moves),
 #ifdef ENGINE_EMULATED
-        cmocka_unit_test(without_nccl),    cmocka_unit_test(nccl_fails),
+        cmocka_unit_test(calls_begin_before_others_end),
+        cmocka_unit_test(without_nccl),
+        cmocka_unit_test(nccl_fails),
         cmocka_unit_test(peers_leave),
 #endif
     };

@@ -55,8 +55,7 @@ static struct recorded_call received(int from, int64_t tag, int64_t count) {
 }
 
 static void record(struct recorder *r, const struct recorded_call *c, int error) {
-    recorder_begin(r, c);
-    recorder_end(r, c->lane, error);
+    recorder_end(r, c->lane, recorder_begin(r, c), error);
 }
 
 static enum error open_at(const char *path, int rank, int size, struct recorder **out) {
@@ -115,8 +114,8 @@ static void own_calls_are_recalled(void **state) {
     for (uint32_t i = 1; i <= MANY; i++) {
         struct recorded_call c = sum_call(i, i);
         c.lane = 1;
-        recorder_begin(r, &c);
-        if (i < MANY) recorder_end(r, 1, i == 3 ? ERR_PEER : ERR_NONE);
+        uint64_t number = recorder_begin(r, &c);
+        if (i < MANY) recorder_end(r, 1, number, i == 3 ? ERR_PEER : ERR_NONE);
     }
     assert_true(recorder_failed(r));
     assert_int_equal(recorder_recall(r, 0, 0, got, MANY), 0);
@@ -185,7 +184,7 @@ static void messages_have_lanes_of_their_own(void **state) {
     struct recorded_call wanted = received(2, -77, 1000), to = sent(3, INT64_MAX, 7), other = received(-1, 5, 0);
     assert_ok(recorder_open(&p, &r));
     int64_t since = clock_ns();
-    recorder_begin(r, &to);
+    uint64_t sent_to = recorder_begin(r, &to);
     recorder_wait(r, &wanted, since);
     for (int i = 0; i < MANY; i++) {
         struct recorded_call c = received(0, i, i);
@@ -209,7 +208,7 @@ static void messages_have_lanes_of_their_own(void **state) {
     }
     assert_true(open[LANE_IN] == 1 && open[LANE_OUT] == 1);
     recorder_wait(r, &other, since + 1);
-    recorder_end(r, LANE_OUT, ERR_NONE);
+    recorder_end(r, LANE_OUT, sent_to, ERR_NONE);
     assert_ok(recording_read(path, pool, &got));
     for (int i = 0; i < got.ncalls; i++)
         if (!got.calls[i].ended) assert_memory_equal(&got.calls[i].call, &other, sizeof other);
@@ -350,8 +349,8 @@ static void make_file(const char *path) {
     for (uint32_t i = 1; i <= 40; i++) {
         struct recorded_call c = sum_call(i, i);
         c.lane = i & 1;
-        recorder_begin(r, &c);
-        if (i < 39) recorder_end(r, c.lane, i % 7 ? ERR_NONE : ERR_PEER);
+        uint64_t number = recorder_begin(r, &c);
+        if (i < 39) recorder_end(r, c.lane, number, i % 7 ? ERR_NONE : ERR_PEER);
     }
     for (int i = 0; i < 20; i++) {
         struct recorded_call c = i % 2 ? sent(0, i, 8) : received(2, i, 8);

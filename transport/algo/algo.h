@@ -88,7 +88,11 @@ struct collective {
     bool there;                      /* buf or send lies on this rank's accelerator */
     bool carried;                    /* and all ranks' do, and so it travels */
     const struct device_mark *ready; /* of LANE_COMM: what the buffer waits for; else NULL */
-    int64_t label;                   /* the caller's own, for the watch */
+    struct device_mark *end;         /* of LANE_COMM: where the device has done it; else NULL */
+    bool under_way;  /* the device has been asked for it, up to 'end', and nobody has waited for that yet */
+    uint64_t record; /* recorder_begin's */
+    int64_t began;   /* call_clock */
+    int64_t label;   /* the caller's own, for the watch */
 
     /* Known once the ranks have met: */
     const struct lane_lists *lists;

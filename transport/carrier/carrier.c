@@ -151,9 +151,13 @@ struct carrier *carrier_for(const struct group *g, const struct collective *c) {
     return !kind_has_peer(c->kind) && (!ops->takes || ops->takes(g->carrier, c)) ? g->carrier : g->staged;
 }
 
+static enum device_lane carrier_lane(const struct carrier *cr, const struct collective *c) {
+    return cr->ops->sole || c->lane == LANE_COMM ? LANE_EXCHANGE : LANE_COMPUTE;
+}
+
 /* The lane of the device, after what the buffer waits for. */
 static enum error carrier_begin(struct carrier *cr, struct collective *c, enum device_lane *l) {
-    *l = cr->ops->sole || c->lane == LANE_COMM ? LANE_EXCHANGE : LANE_COMPUTE;
+    *l = carrier_lane(cr, c);
     if (c->lane == LANE_INLINE && *l == LANE_EXCHANGE) { /* the caller's thread: it may */
         TRY(cr->runtime->mark(cr->device, LANE_COMPUTE, cr->end[LANE_COMPUTE]));
         c->ready = cr->end[LANE_COMPUTE];
@@ -161,16 +165,24 @@ static enum error carrier_begin(struct carrier *cr, struct collective *c, enum d
     return c->ready ? cr->runtime->follow(cr->device, *l, c->ready) : ERR_NONE;
 }
 
-enum error carrier_run(struct carrier *cr, struct collective *c) {
+static enum error carrier_failed(struct carrier *cr, enum error err) {
     struct group *g = cr->group;
-    enum device_lane l;
-    enum error err = carrier_begin(cr, c, &l);
-    if (!err) err = cr->ops->run(cr, c, l);
-    if (!err && l == LANE_EXCHANGE) err = carrier_wait(cr, c, l);
-    if (!err) return ERR_NONE;
     if (!g->link->ops->failure(g->link)) err = group_fail_own(g, err);
     if (g->carrier->ops->abandon) g->carrier->ops->abandon(g->carrier);
     return err;
+}
+
+/* What has an end of its own is only asked for: the device goes from one call to the next without the host. */
+enum error carrier_run(struct carrier *cr, struct collective *c) {
+    enum device_lane l;
+    enum error err = carrier_begin(cr, c, &l);
+    if (!err) err = cr->ops->run(cr, c, l);
+    if (!err && c->end)
+        err = cr->runtime->mark(cr->device, l, c->end);
+    else if (!err && l == LANE_EXCHANGE)
+        err = carrier_wait(cr, c, l);
+    c->under_way = !err && c->end;
+    return err ? carrier_failed(cr, err) : ERR_NONE;
 }
 
 enum error carrier_alone(struct group *g, struct collective *c) {
@@ -207,12 +219,6 @@ enum error carrier_meet(struct carrier *cr, struct collective *c) {
     return ops->lazy ? ops->sync(c->link, c->lane) : ERR_NONE;
 }
 
-struct carrier_patience {
-    int64_t start, begun, looked; /* begun: when the call's buffer was ready; 0: it is not yet */
-    enum device_lane l;
-    bool warned;
-};
-
 /* What else may have gone wrong, now and then. */
 static enum error carrier_look_around(struct carrier *cr, const struct collective *c, struct carrier_patience *p) {
     enum { LOOK = 100000000 };
@@ -227,7 +233,8 @@ static enum error carrier_look_around(struct carrier *cr, const struct collectiv
         TRY(g->link->ops->lost(g->link, c->lane));
     }
     if (!p->begun) /* the device has not come to the call: it computes, or it hangs */
-        return waited < (own > 0 ? own : timeout) ? ERR_NONE : cr->runtime->give_up(cr->device, p->l, waited);
+        return waited < (own > 0 ? own : timeout) ? ERR_NONE
+                                                  : cr->runtime->give_up(cr->device, carrier_lane(cr, c), waited);
     if (waited < timeout / 6) return ERR_NONE;
     call_describe(g, c->lane, doing);
     if (waited >= timeout)
@@ -251,17 +258,38 @@ static void carrier_pause(const struct carrier_patience *p, bool patient) {
         nanosleep(&nap, NULL);
 }
 
-enum error carrier_wait(struct carrier *cr, const struct collective *c, enum device_lane l) {
+/* Whether the mark is passed, or where 'until' is set until it is. */
+static enum error carrier_await(struct carrier *cr, const struct collective *c, const struct device_mark *mark,
+                                struct carrier_patience *p, bool until, bool *passed) {
     struct link *link = cr->group->link;
-    struct carrier_patience p = {.start = clock_ns(), .looked = clock_ns(), .l = l};
-    TRY(cr->runtime->mark(cr->device, l, cr->end[l]));
-    while (!cr->runtime->passed(cr->end[l])) {
+    if (!p->start) p->start = p->looked = clock_ns();
+    while (!(*passed = cr->runtime->passed(mark))) {
         TRY(link->ops->failure(link));
         if (cr->ops->check) TRY(cr->ops->check(cr));
-        TRY(carrier_look_around(cr, c, &p));
-        carrier_pause(&p, link->patient[c->lane]);
+        TRY(carrier_look_around(cr, c, p));
+        if (!until) break;
+        carrier_pause(p, link->patient[c->lane]);
     }
+    return ERR_NONE;
+}
+
+enum error carrier_wait(struct carrier *cr, const struct collective *c, enum device_lane l) {
+    struct carrier_patience p = {0};
+    bool passed;
+    TRY(cr->runtime->mark(cr->device, l, cr->end[l]));
+    TRY(carrier_await(cr, c, cr->end[l], &p, true, &passed));
     return cr->runtime->wait(cr->device, l); /* has been reached: what the device has to complain of */
+}
+
+enum error carrier_look(struct carrier *cr, struct collective *c, struct carrier_patience *p, bool patient) {
+    bool passed = false;
+    enum error err = carrier_await(cr, c, c->end, p, patient, &passed);
+    /* a mark counts as passed after an error, which every later call reports */
+    if (!err && passed) err = cr->runtime->mark(cr->device, carrier_lane(cr, c), c->end);
+    if (!err && !passed) return ERR_NONE;
+    c->under_way = false;
+    *p = (struct carrier_patience){0};
+    return err ? carrier_failed(cr, err) : ERR_NONE;
 }
 
 /* ---- sums ---- */

@@ -36,7 +36,7 @@ struct carrier_ops {
     /* One call of more than one rank, which have not met yet, with something to move. On return it
      * stands in order on the lane. Any failure becomes the group's. */
     enum error (*run)(struct carrier *cr, struct collective *c, enum device_lane l);
-    /* While the host waits for the device: what the carrier knows of a failure. NULL: nothing. */
+    /* While the host waits for the device, which may have been asked for several calls by then: what the carrier knows of a failure. NULL: nothing. */
     enum error (*check)(struct carrier *cr);
     /* The group has failed: lets go whatever the device waits for. NULL: it waits for nothing. */
     void (*abandon)(struct carrier *cr);
@@ -53,6 +53,13 @@ bool carrier_holds(const struct group *g, const struct collective *c);
 /* The carrier of a call whose buffer is on an accelerator. */
 struct carrier *carrier_for(const struct group *g, const struct collective *c);
 MUST_CHECK enum error carrier_run(struct carrier *cr, struct collective *c);
+/* A call that is under_way: whether its end has come, or (patient) until it has; with the group's deadline, which begins
+ * when the call's buffer was ready. Until then the device has its own. p is zero where the call before has ended. */
+struct carrier_patience {
+    int64_t start, begun, looked; /* begun: when the call's buffer was ready; 0: it is not yet */
+    bool warned;
+};
+MUST_CHECK enum error carrier_look(struct carrier *cr, struct collective *c, struct carrier_patience *p, bool patient);
 /* The transfer of a rank to itself. */
 MUST_CHECK enum error carrier_alone(struct group *g, struct collective *c);
 
@@ -63,8 +70,7 @@ MUST_CHECK enum error carrier_create(struct group *g, size_t bytes, struct carri
 void carrier_free(struct carrier *cr);
 /* All ranks have come to this call, and agree. */
 MUST_CHECK enum error carrier_meet(struct carrier *cr, struct collective *c);
-/* Until the device has done what was asked of the lane: with the group's deadline, which begins when
- * the call's buffer was ready. Until then the device has its own. */
+/* Until the device has done what was asked of the lane: with the same deadlines. */
 MUST_CHECK enum error carrier_wait(struct carrier *cr, const struct collective *c, enum device_lane l);
 
 /* Memory of the device, for what comes from others before it is added, or of the host: grown where it does not

@@ -149,22 +149,25 @@ static void record_write(struct flight_record *e, uint64_t number, const struct 
     atomic_store_explicit(&e->check, record_check(e), memory_order_release);
 }
 
-static void record_next(struct recorder *r, const struct recorded_call *c, int64_t began, int64_t ended, int error) {
+static uint64_t record_next(struct recorder *r, const struct recorded_call *c, int64_t began, int64_t ended,
+                            int error) {
     assert(c->lane < r->lanes);
     uint64_t number = atomic_load_explicit(&r->calls[c->lane], memory_order_relaxed);
     record_write(record_of(r, c->lane, number), number, c, began, ended, error);
     atomic_store_explicit(&r->calls[c->lane], number + 1, memory_order_release);
+    return number;
 }
 
-void recorder_begin(struct recorder *r, const struct recorded_call *c) {
-    if (r) record_next(r, c, clock_ns(), 0, 0);
+uint64_t recorder_begin(struct recorder *r, const struct recorded_call *c) {
+    return r ? record_next(r, c, clock_ns(), 0, 0) : 0;
 }
 
-void recorder_end(struct recorder *r, int lane, int error) {
+void recorder_end(struct recorder *r, int lane, uint64_t number, int error) {
     if (!r) return;
-    assert(lane >= 0 && lane < (int)r->lanes && r->calls[lane] > 0);
-    struct flight_record *e = record_of(r, lane, r->calls[lane] - 1);
+    assert(lane >= 0 && lane < (int)r->lanes && r->calls[lane] > number);
+    struct flight_record *e = record_of(r, lane, number);
     if (error) atomic_store(&r->failed, true);
+    if (e->number != number) return; /* overwritten: more calls have begun since than there are places */
     atomic_store_explicit(&e->error, error, memory_order_relaxed);
     atomic_store_explicit(&e->ended, clock_ns(), memory_order_release);
 }

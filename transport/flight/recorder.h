@@ -31,10 +31,10 @@ struct recorded_call { /* as it stands in the file */
     uint8_t lane, kind, type, op; /* as the group numbers them */
     uint8_t unused[4];
 };
-/* Each of these is a few stores without a lock: a lane has one thread, and one call at a time. If r is
- * NULL, nothing is recorded. */
-void recorder_begin(struct recorder *r, const struct recorded_call *c);
-void recorder_end(struct recorder *r, int lane, int error);
+/* Each of these is a few stores without a lock: a lane has one thread at a time. Gives the number of the call on its lane,
+ * by which it is ended: others may have begun since. If r is NULL, nothing is recorded. */
+uint64_t recorder_begin(struct recorder *r, const struct recorded_call *c);
+void recorder_end(struct recorder *r, int lane, uint64_t number, int error);
 /* A call that ends now: a receive, of which many are asked for at a time and end in any order. */
 void recorder_add(struct recorder *r, const struct recorded_call *c, int64_t began, int error);
 /* The receive that the rank waits for, since 'began', in a place of its own; NULL: it waits for none (any more). */

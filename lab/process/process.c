@@ -8,21 +8,24 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 extern char **environ;
-enum { LOOK_US = 20000, WORDS_MOST = 256, LOG_MOST = 1 << 24, LOG_SHOWN = 2000 };
+enum { LOOK_MS = 20, WORDS_MOST = 256, LOG_MOST = 1 << 24, LOG_SHOWN = 2000 };
 
 struct running {
     pid_t pid;
     int input; /* the end of its pipe that is written to; -1 */
+    int fd;    /* becomes readable when it ends; -1: this kernel has no such descriptors */
     bool ended;
 };
 
@@ -91,13 +94,14 @@ static enum error process_spawn(const struct process *p, pid_t group, int input,
 
 static enum error process_start(const struct process *p, pid_t group, struct pool *pool, struct running *r) {
     int ends[2] = {-1, -1};
-    *r = (struct running){0, -1, true};
+    *r = (struct running){0, -1, -1, true};
     if (p->input && pipe2(ends, O_CLOEXEC) != 0) return FAIL(ERR_IO, "cannot make a pipe: %s", strerror(errno));
     enum error err = p->input ? file_write_all(ends[1], p->input, strlen(p->input), p->program) : ERR_NONE;
     if (err == ERR_NONE) err = process_spawn(p, group, ends[0], pool, &r->pid);
     if (ends[0] >= 0) close(ends[0]);
     r->input = ends[1];
     r->ended = err != ERR_NONE;
+    if (!r->ended) r->fd = (int)syscall(SYS_pidfd_open, r->pid, 0); /* closed on exec */
     return err;
 }
 
@@ -156,6 +160,13 @@ static void process_processes_look(struct process_watch *w, struct process_end *
     }
 }
 
+/* Until one of them ends, or it is time for a look at the clock and at signals. */
+static void process_wait(const struct process_watch *w) {
+    struct pollfd of[PROCESSES_MOST];
+    for (int i = 0; i < w->n; i++) of[i] = (struct pollfd){.fd = w->r[i].ended ? -1 : w->r[i].fd, .events = POLLIN};
+    (void)poll(of, (nfds_t)w->n, LOOK_MS);
+}
+
 static void process_add_usage(const struct rusage *mine, struct rusage *sum) {
     timeradd(&sum->ru_utime, &mine->ru_utime, &sum->ru_utime);
     timeradd(&sum->ru_stime, &mine->ru_stime, &sum->ru_stime);
@@ -170,6 +181,8 @@ static void process_processes_bury(struct process_watch *w, struct process_end *
     for (int i = 0; i < w->n; i++)
         while (w->r[i].pid && wait4(w->r[i].pid, &status, 0, &used) == w->r[i].pid)
             process_add_usage(&used, &end->used);
+    for (int i = 0; i < w->n; i++)
+        if (w->r[i].fd >= 0) close(w->r[i].fd);
     process_close_inputs(w);
 }
 
@@ -187,7 +200,7 @@ enum error processes_run(const struct process *p, int n, struct process_limits l
     if (err != ERR_NONE && w.group) process_ask_to_stop(&w);
     while (w.left) {
         process_processes_look(&w, end);
-        if (w.left) usleep(LOOK_US);
+        if (w.left) process_wait(&w);
     }
     process_processes_bury(&w, end);
     stop_kills(0);

@@ -58,7 +58,10 @@ struct plugged_config *optim_plugged(const struct config_variant *optimizer) {
 
 const char *optim_identity(const struct config_variant *optimizer, struct pool *pool) {
     const struct plugged_config *c = optim_plugged(optimizer);
-    if (!c) return optim_variants.at(optimizer->index)->name;
+    const struct optim_ops *ops = optim_of(optimizer);
+    if (!c && ops->slots && optim_slots(optimizer) == ops->nslots)
+        return pool_printf(pool, "%s with %s", ops->section.name, ops->slot_names[ops->nslots - 1]);
+    if (!c) return ops->section.name;
     return pool_printf(pool, "plugin with sha256 %s", c->sha256 ? c->sha256 : "unknown");
 }
 

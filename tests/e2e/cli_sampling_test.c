@@ -33,13 +33,17 @@ static void run_at(struct program *p, const struct place *at, const char *sampli
                   SETS(dir, more));
 }
 
+static void put_weights(int number_of_one) {
+    FILE *f = fopen(scratch_path("weights.txt"), "w");
+    assert_non_null(f);
+    for (int i = 0; i < 300; i++) fprintf(f, "%d\n", i == 17 ? number_of_one : i % 7);
+    assert_int_equal(fclose(f), 0);
+}
+
 static void same_bits_everywhere(void **state) {
     (void)state;
     char weights[900];
-    FILE *f = fopen(scratch_path("weights.txt"), "w");
-    assert_non_null(f);
-    for (int i = 0; i < 300; i++) fprintf(f, "%d\n", i % 7);
-    assert_int_equal(fclose(f), 0);
+    put_weights(3);
     snprintf(weights, sizeof weights, "data={set: digits, train: 300, val: 70, sampling: weights, weights: '%s'}",
              scratch_path("weights.txt"));
     const char *const samplings[] = {"data.sampling=balanced", weights};
@@ -63,17 +67,38 @@ static void same_bits_everywhere(void **state) {
     }
 }
 
-/* What decides which samples come may not change on the way. */
+static void assert_no_resume(const char *sampling, const char *resume, const char *words) {
+    program_run(&other, 60, "run", "--set", "model=mlp", "--set", "data={set: digits, train: 300, val: 70}", "--set",
+                "batch={size: 64, shards: 8}", "--set", "optimizer=sgd", "--set", "train=4st", "--set", "mode=single",
+                "--set", "devices=cpu:1", "--set", sampling, "--set", resume, "--set", place_dir("after"), NULL);
+    if (other.code != 78 || !strstr(other.err, words)) fail_msg("%s: %d, %s", words, other.code, other.err);
+}
+
+/* What decides which samples come may not change on the way: how they are drawn, and one weight of them. The report says
+ * it, too. */
 static void a_resume_compares(void **state) {
     (void)state;
-    char resume[800];
+    char resume[800], weights[900], page[700], text[1 << 14];
     const char *first = place_dir("before");
     run_at(&control, &places[0], "data.sampling=balanced", first, "train=2st");
     snprintf(resume, sizeof resume, "checkpoint.resume=%s", first + strlen("log.dir="));
-    program_run(&other, 60, "run", "--set", "model=mlp", "--set", "data={set: digits, train: 300, val: 70}", "--set",
-                "batch={size: 64, shards: 8}", "--set", "optimizer=sgd", "--set", "train=4st", "--set", "mode=single",
-                "--set", "devices=cpu:1", "--set", resume, "--set", place_dir("after"), NULL);
-    if (other.code != 78 || !strstr(other.err, "sampling: balanced")) fail_msg("%d, %s", other.code, other.err);
+    assert_no_resume("seed=0", resume, "sampling: balanced");
+    snprintf(page, sizeof page, "%s", scratch_path("page.md"));
+    program_run(&other, 60, "report", program_string(&control, "run_dir"), "-o", page, NULL);
+    assert_int_equal(other.code, 0);
+    FILE *f = fopen(page, "r");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    assert_non_null(strstr(text, "sampling balanced"));
+    snprintf(weights, sizeof weights, "data={set: digits, train: 300, val: 70, sampling: weights, weights: '%s'}",
+             scratch_path("weights.txt"));
+    put_weights(3);
+    first = place_dir("weighted");
+    run_at(&control, &places[0], weights, first, "train=2st");
+    snprintf(resume, sizeof resume, "checkpoint.resume=%s", first + strlen("log.dir="));
+    put_weights(4);
+    assert_no_resume(weights, resume, "the digest of the samples' weights");
 }
 
 static void what_makes_no_sense_is_refused(void **state) {

@@ -76,10 +76,9 @@ enum error resolve_numbers(struct resolve *r) {
         "here\nuse mode ddp without optimizer.shard, mode dp with a server that is not sharded, or another optimizer");
     const struct exchange_plan *plan = &c->sharing.plan;
     bool noise = c->train.noise_scale.unit != SPAN_OFF;
-    resolve_clash(r, noise && (plan->alone || plan->by_turns || plan->staged || c->sharing.compressed),
-                  "train.noise_scale",
+    resolve_clash(r, noise && (plan->alone || plan->by_turns || c->sharing.compressed), "train.noise_scale",
                   "the noise scale compares the shards' gradients with that of the whole batch, which no device has "
-                  "here (mode '{mode}', {at mode})\nuse mode single, dp, ddp, ps or fsdp, without comm.compress, "
+                  "here (mode '{mode}', {at mode})\nleave out comm.compress, "
                   "ddp.sync or staleness");
     resolve_clash(r, unable && c->precision == PRECISION_FP16, "precision",
                   "precision fp16 needs a GPU, and devices are '{devices}' ({at devices})\n"

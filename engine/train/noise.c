@@ -32,15 +32,22 @@ enum error noise_open(struct trainer *t) {
                     "train.noise_scale compares the gradients of shards of one size, and batch %lld has %lld shard%s\n"
                     "set batch.shards to a power of two, from 2 on, that divides the batch",
                     (long long)b->size, (long long)b->shards, b->shards == 1 ? "" : "s");
+    n->each = t->config->sharing.plan.staged ? t->model->nparams : 1;
+    for (int i = 0; i < t->model->nparams; i++)
+        if (t->standing.part && model_part_borrows(t->model, t->standing.part, i))
+            return FAIL(ERR_CONFIG,
+                        "train.noise_scale: stages share the weights '%s', whose gradient no stage has whole\n"
+                        "use another mode than pipeline",
+                        t->model->params[i].name);
     n->back = pool_alloc(t->model->pool, sums + sizeof(double));
     n->spans = pool_alloc(t->model->pool, (size_t)t->model->nparams * sizeof *n->spans);
-    n->shard = pool_alloc(t->model->pool, (size_t)b->shards * sizeof *n->shard);
+    n->shard = pool_alloc(t->model->pool, (size_t)(b->shards * n->each) * sizeof *n->shard);
     n->seen = pool_alloc(t->model->pool, NOISE_KEPT * sizeof *n->seen);
     if (!n->back || !n->spans || !n->shard || !n->seen) return ERR_MEMORY;
     if (!sums) return ERR_NONE; /* it computes nothing */
     TRY(device_alloc(t->device, sums, &memory));
     n->squares = memory;
-    return ERR_NONE;
+    return device_zero(t->device, memory, sums); /* what other stages have stays so */
 }
 
 void noise_close(struct trainer *t) {
@@ -72,11 +79,12 @@ static enum error noise_collect(struct trainer *t) {
     const int64_t params = t->model->nparams, all = t->feed.nshards * params;
     struct gradient_noise *n = &t->noise;
     double back = 1 / (double)scaling_factor(t);
-    for (int64_t v = 0; v < t->config->batch.shards; v++) n->shard[v] = 0;
+    for (int64_t v = 0; v < t->config->batch.shards * n->each; v++) n->shard[v] = 0;
     if (!n->squares) return ERR_NONE;
     TRY(device_read(t->device, n->back, n->squares, (size_t)(all * RULE_NORMS) * sizeof *n->back));
     TRY(device_wait(t->device));
-    for (int64_t i = 0; i < all; i++) n->shard[t->feed.shards[i / params]] += n->back[i * RULE_NORMS] * back * back;
+    for (int64_t i = 0; i < all; i++)
+        n->shard[t->feed.shards[i / params] * n->each + i % params % n->each] += n->back[i * RULE_NORMS] * back * back;
     return ERR_NONE;
 }
 
@@ -84,9 +92,13 @@ enum error noise_learn(struct trainer *t) {
     const double size = (double)t->config->batch.size, shards = (double)t->config->batch.shards;
     struct gradient_noise *n = &t->noise;
     TRY(noise_collect(t));
-    TRY(t->job->mode->step->sum(t->mode, n->shard, (int)t->config->batch.shards));
+    TRY(t->job->mode->step->sum(t->mode, n->shard, (int)(t->config->batch.shards * n->each)));
     double sum = 0, large = t->rate.norm * t->rate.norm;
-    for (int64_t v = 0; v < t->config->batch.shards; v++) sum += n->shard[v];
+    for (int64_t v = 0; v < t->config->batch.shards; v++) {
+        double one = 0;
+        for (int64_t p = 0; p < n->each; p++) one += n->shard[v * n->each + p];
+        sum += one;
+    }
     n->signal = (shards * large - shards * sum) / (shards - 1);
     n->noise = (shards * sum - large) * size / (shards - 1);
     if (t->sums.skipped) n->signal = n->noise = (double)NAN;

@@ -121,8 +121,9 @@ struct noise_pair { /* of a sample's gradient: the trace of its covariance, and 
 struct gradient_noise { /* train.noise_scale: noise.c */
     bool due;           /* this step is measured */
     struct rule_span *spans;
-    double *squares, *back;  /* by this rank's shards and the model's parameters: the device's, the host's */
-    double *shard;           /* (batch.shards): of all of a shard's gradient */
+    double *squares, *back; /* by this rank's shards and the model's parameters: the device's, the host's */
+    double *shard;          /* (batch.shards, each): of a shard's gradient, where ranks have stages by parameter */
+    int64_t each;
     double noise, signal;    /* of the last step that was measured */
     struct noise_pair *seen; /* (NOISE_KEPT): the last ones */
     int64_t count;

@@ -13,7 +13,7 @@
 
 struct lab_options {
     const char *lab, *dir; /* NN; DIR */
-    bool quick, json, quiet;
+    bool quick, json, quiet, python;
     struct option_list hand_ins;
     const char *key;
     double timeout;
@@ -79,7 +79,7 @@ static enum error lab_copy_files(const struct lab_options *o, struct pool *pool)
     TRY(lesson_find(o->lab, pool, &full));
     if (file_exists(o->dir) && (!file_is_folder(o->dir) || !lab_is_empty(o->dir)))
         return FAIL(ERR_CREATE, "'%s' already exists, and is not an empty folder", o->dir);
-    TRY(lesson_copy(full, o->dir, pool, &kept));
+    TRY(lesson_copy(full, o->dir, o->python, pool, &kept));
     printf("wrote %s; 'engine lab run %s' runs this copy\n", o->dir, o->dir);
     return ERR_NONE;
 }
@@ -103,7 +103,7 @@ static enum error lab_find_folder(const struct lab_options *o, const char **fold
     TRY(lesson_find(o->lab, o->pool, &full));
     *folder = o->dir ? o->dir : pool_printf(o->pool, "labs/%s", full);
     if (!*folder) return ERR_MEMORY;
-    TRY(lesson_copy(full, *folder, o->pool, &kept));
+    TRY(lesson_copy(full, *folder, false, o->pool, &kept));
     if (kept) fprintf(stderr, "kept %d file%s that you changed in %s\n", kept, kept == 1 ? "" : "s", *folder);
     return ERR_NONE;
 }
@@ -270,7 +270,10 @@ static const struct option run_options[] = {
     {"--quiet", NULL, "no progress", CONFIG_BOOL, AT(quiet), .also = "-q"},
     {0}};
 static const struct option copy_options[] = {
-    {"NN", NULL, NULL, WHICH}, {"DIR", NULL, NULL, CONFIG_STRING, AT(dir), .missing = "copy where to?"}, {0}};
+    {"NN", NULL, NULL, WHICH},
+    {"DIR", NULL, NULL, CONFIG_STRING, AT(dir), .missing = "copy where to?"},
+    {"--python", NULL, "what you write is in Python, where the lab has that, and else in C", CONFIG_BOOL, AT(python)},
+    {0}};
 static const struct option grade_options[] = {
     {"HANDIN", NULL, "a folder for each student: class/*", .at = AT(hand_ins), .many = OPTION_LIST,
      .missing = "which hand-ins?"},

@@ -33,7 +33,7 @@ struct child_talk {
     double seconds;
     int64_t end;
 };
-static const char *const functions[] = {"the file", "all_reduce", "encode", "encode", "decode"};
+static const char *const functions[] = {"the file", "all_reduce", "encode", "encode", "decode", "a schedule"};
 
 /* ---- its life ---- */
 

@@ -39,7 +39,8 @@ static int64_t *rooms_find(struct python_rooms *r, const struct coder_packet *pa
     return &r->bytes[i];
 }
 
-static enum error coder_room(struct python *p, struct coder_call *c) {
+static enum error coder_room(struct python *p, void *call) {
+    struct coder_call *c = call;
     struct coder_packet packet = coder_packet(p, c);
     if (p->compressor.block) packet.count = p->compressor.block;
     size_t n, all = sizeof c->bytes;
@@ -60,7 +61,8 @@ static enum error coder_room(struct python *p, struct coder_call *c) {
 
 /* ---- values ---- */
 
-static enum error coder_ask_encode(struct python *p, struct coder_call *c) {
+static enum error coder_ask_encode(struct python *p, void *call) {
+    struct coder_call *c = call;
     TRY(coder_room(p, c));
     struct coder_packet packet = coder_packet(p, c);
     size_t n, floats = (size_t)c->n * sizeof *c->x, all = (size_t)c->bytes + floats;
@@ -75,7 +77,8 @@ static enum error coder_ask_encode(struct python *p, struct coder_call *c) {
     return ERR_NONE;
 }
 
-static enum error coder_ask_add(struct python *p, struct coder_call *c) {
+static enum error coder_ask_add(struct python *p, void *call) {
+    struct coder_call *c = call;
     TRY(coder_room(p, c));
     struct coder_packet packet = coder_packet(p, c);
     size_t n, all = (size_t)c->n * sizeof *c->x;
@@ -90,14 +93,13 @@ static enum error coder_ask_add(struct python *p, struct coder_call *c) {
     return ERR_NONE;
 }
 
-/* Of the guest: python3 has deadlines of its own. */
-static void coder_turn(struct coder_call *c, enum error (*ask)(struct python *p, struct coder_call *c)) {
+void python_turn(enum error (*ask)(struct python *p, void *call), void *call) {
     const char *doing;
     const struct plugin *guest = plugin_guest(&doing);
     struct python *p = guest->python;
     plugin_leave();
     pthread_mutex_lock(&p->lock);
-    enum error err = ask(p, c);
+    enum error err = ask(p, call);
     pthread_mutex_unlock(&p->lock);
     if (err != ERR_NONE) {
         log_error("%s%s%s", error_message(), *error_hint() ? "\nhint: " : "", error_hint());
@@ -109,16 +111,16 @@ static void coder_turn(struct coder_call *c, enum error (*ask)(struct python *p,
 
 int64_t coder_bytes(const struct engine_packet *p, int64_t n) {
     struct coder_call c = {.packet = p, .n = n};
-    coder_turn(&c, coder_room);
+    python_turn(coder_room, &c);
     return c.bytes;
 }
 
 void coder_encode(const struct engine_packet *p, float *x, int64_t n, void *wire) {
     struct coder_call c = {.packet = p, .x = x, .n = n, .out = wire};
-    coder_turn(&c, coder_ask_encode);
+    python_turn(coder_ask_encode, &c);
 }
 
 void coder_add(const struct engine_packet *p, const void *wire, float *sum, int64_t n) {
     struct coder_call c = {.packet = p, .x = sum, .n = n, .in = wire};
-    coder_turn(&c, coder_ask_add);
+    python_turn(coder_ask_add, &c);
 }

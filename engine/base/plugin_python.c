@@ -25,22 +25,24 @@ static bool python_parameters_read(struct python *p, char *text) {
     return true;
 }
 
-/* "ORDER BLOCK FEEDBACK", what it is, and for each parameter its name and value. */
+/* "ORDER BLOCK FEEDBACK SCHEDULES", what it is, and for each parameter its name and value. */
 static bool python_read(struct python *p, char *text) {
     static const char *const orders[] = {[ENGINE_TREE] = "tree", [ENGINE_RING] = "ring", [ENGINE_OWN] = "own"};
     char order[8];
     long long block;
-    int feedback, i = 0, about = ENGINE_PARAMETERS;
-    if (sscanf(python_line(&text), "%7s %lld %d", order, &block, &feedback) != 3) return false;
+    int feedback, schedules, i = 0, about = ENGINE_PARAMETERS;
+    if (sscanf(python_line(&text), "%7s %lld %d %d", order, &block, &feedback, &schedules) != 4) return false;
     while (i <= ENGINE_OWN && strcmp(order, orders[i]) != 0) i++;
     snprintf(p->words[about], sizeof p->words[about], "%s", python_line(&text));
     p->algorithm = (struct engine_algorithm){i, plan_all_reduce, plan_declare};
     p->compressor = (struct engine_compressor){block, feedback, coder_bytes, coder_encode, coder_add};
+    p->schedule = schedule_of(schedules);
     p->of = (struct engine_plugin){.version = ENGINE_PLUGIN_VERSION,
                                    .about = p->words[about],
                                    .parameters = p->parameter,
                                    .algorithm = i <= ENGINE_OWN ? &p->algorithm : NULL,
-                                   .compressor = block >= 0 ? &p->compressor : NULL};
+                                   .compressor = block >= 0 ? &p->compressor : NULL,
+                                   .schedule = schedules ? &p->schedule : NULL};
     return python_parameters_read(p, text);
 }
 

@@ -1,6 +1,6 @@
 /* The interface between the parts of plug-ins in Python: a python3 of their own serves them (plugin_python.py), which is
  * started (plugin_child.c) to say what the file has (plugin_python.c), to plan an all-reduce, once for each size of group
- * (plugin_plan.c), or to encode and decode (plugin_coder.c). What it answers is checked as if it could be anything. */
+ * (plugin_plan.c), to encode and decode (plugin_coder.c), or for a schedule (plugin_schedule.c). What it answers is checked as if it could be anything. */
 #pragma once
 #include "engine/base/plugin.h"
 
@@ -27,11 +27,13 @@ struct python {
     struct engine_plugin of;
     struct engine_algorithm algorithm;
     struct engine_compressor compressor;
+    struct engine_schedule schedule;
     struct engine_parameter parameter[ENGINE_PARAMETERS + 1];
     char words[ENGINE_PARAMETERS + 1][128]; /* names of parameters; then what it is */
 };
 
-enum python_what { PYTHON_DESCRIBE, PYTHON_PLAN, PYTHON_ROOM, PYTHON_ENCODE, PYTHON_DECODE };
+enum python_what { PYTHON_DESCRIBE, PYTHON_PLAN, PYTHON_ROOM, PYTHON_ENCODE, PYTHON_DECODE, PYTHON_SCHEDULE };
+enum python_schedule { SCHEDULE_BUCKETS, SCHEDULE_ANSWER, SCHEDULE_STAGE, SCHEDULE_WEIGHT };
 struct question {
     enum python_what what;
     struct iovec part[3];
@@ -44,7 +46,13 @@ void child_end(struct python *p);
 /* Runs the file once, to fill in p->of. p: path and source are. */
 MUST_CHECK enum error python_describe(struct python *p);
 
+/* Of the guest: asks by itself, in turn with other threads; python3 has deadlines of its own. An error ends the process, as
+ * it would in a plug-in in C. */
+void python_turn(enum error (*ask)(struct python *p, void *call), void *call);
+
 /* ---- the functions of p->of ---- */
+/* has: which functions, a bit for each of python_schedule. */
+struct engine_schedule schedule_of(int has);
 int plan_all_reduce(struct engine_call *c);
 void plan_declare(int32_t rank, int32_t size, int64_t count, struct engine_plan *out);
 int64_t coder_bytes(const struct engine_packet *p, int64_t n);

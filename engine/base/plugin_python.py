@@ -10,6 +10,7 @@ from struct import Struct
 from types import ModuleType
 
 VERSION, STEPS_MOST, WORDS_MOST = int(sys.argv[2]), 1 << 18, 700
+SCHEDULES = "buckets", "answer", "stage", "weight"
 CONTEXT = "seed", "step", "first", "rank", "ranks"
 HEAD, PACKET = Struct("<qdq"), Struct("<5q16dq")
 sys.path[:] = [folder for folder in sys.path if folder]  # not the working folder: a digest of one file says all
@@ -77,8 +78,10 @@ def describe(text):
     if version != VERSION:
         raise Wrong(line_where("ENGINE_PLUGIN_VERSION"), f"version {short(version)}, and this engine takes version {VERSION}")
     reduces, codes = (callable(of_module(name, None)) for name in ("all_reduce", "encode"))
-    if not reduces and not codes:
-        raise Wrong(0, "it has neither all_reduce(rank, ranks) nor encode(values) and decode(data, count)")
+    schedules = sum(callable(of_module(name, None)) << i for i, name in enumerate(SCHEDULES))
+    if not reduces and not codes and not schedules:
+        words = ", ".join(SCHEDULES)
+        raise Wrong(0, f"it has neither all_reduce(rank, ranks) nor encode(values) and decode(data, count), nor any of {words}")
     if codes and not callable(of_module("decode", None)):
         raise Wrong(0, "it has encode, and lacks decode(data, count)")
     order, block = of_module("ORDER", "own"), index(of_module("BLOCK", 0))
@@ -87,7 +90,7 @@ def describe(text):
     for function in (own.encode, own.decode) if codes else ():
         parameters_of(function)
     about = (own.__doc__ or "a plug-in in Python").strip().splitlines() or [""]
-    lines = [f"{order if reduces else '-'} {block if codes else -1} {int(bool(of_module('FEEDBACK', True)))}", about[0]]
+    lines = [f"{order if reduces else '-'} {block if codes else -1} {int(bool(of_module('FEEDBACK', True)))} {schedules}", about[0]]
     return "\n".join(lines + [f"{name} {value!r}" for name, value in parameters.items()]).encode()
 
 
@@ -219,6 +222,37 @@ def decode(request):
     return decoded(data[: size_of(count, context)].tobytes(), count, context)
 
 
+# ---- a schedule ----
+
+
+def scheduled(which, numbers):
+    """What the function is given, and how many numbers it has to give."""
+    whole = [int(x) for x in numbers]
+    if which == 0:
+        n = len(numbers) // 2 - 1
+        return (list(numbers[2 : 2 + n]), list(numbers[2 + n :]), numbers[0], numbers[1]), n
+    if which == 1:
+        n = len(numbers) // 3
+        return (numbers[0], whole[1], whole[2 : 2 + n], whole[2 + n : 2 + 2 * n], list(numbers[2 + 2 * n :])), 1
+    return ((whole[0], numbers[1]), 1) if which == 3 else (whole, 2 * whole[2])
+
+
+def schedule(request):
+    global latest
+    which, *numbers = array("d", request)
+    args, n = scheduled(int(which), numbers)
+    function = getattr(own, SCHEDULES[int(which)])
+    latest = line_of(function)
+    result = function(*args)
+    try:
+        values = array("d", result if which in (0, 2) else [result])
+    except (TypeError, ValueError, OverflowError):
+        values = []
+    if len(values) != n:
+        raise Wrong(latest, f"{SCHEDULES[int(which)]} gives {short(result)}, and should give {n} number{'s' * (n > 1)}")
+    return values.tobytes()
+
+
 # ---- requests ----
 
 
@@ -254,7 +288,7 @@ def explain(error):
 
 def serve():
     global latest
-    asked = describe, plan, room, encode, decode
+    asked = describe, plan, room, encode, decode, schedule
     signal.signal(signal.SIGALRM, overdue)
     for signo in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signo, signal.SIG_IGN)  # the engine decides when it has ended

@@ -106,14 +106,42 @@ enum error lesson_find(const char *name, struct pool *pool, const char **full) {
 
 /* ---- copies ---- */
 
-static enum error copy_file(const struct embedded *file, const char *folder, struct pool *pool, int *kept) {
-    enum { MOST = 1 << 20 };
-    char *path = pool_printf(pool, "%s%s", folder, strchr(file->name, '/')), *text;
-    size_t n;
-    if (!path) return ERR_MEMORY;
-    if (!file_exists(path)) return file_replace(path, file->text, strlen(file->text));
-    TRY(file_read(path, MOST, pool, &text, &n));
-    *kept += strcmp(text, file->text) != 0;
+/* Whether the lab has the file in another language, too: "24-ring/ring" with the ending. */
+static bool copy_has_twin(const char *name, const char *ending) {
+    size_t stem = strcspn(name, ".");
+    for (int i = 0; i < lesson_texts_count; i++) {
+        const char *other = lesson_texts[i].name;
+        if (!strncmp(other, name, stem) && !strcmp(other + stem, ending)) return true;
+    }
+    return false;
+}
+
+/* Whether a name begins here, which is no part of a longer one. */
+static bool copy_is_word(const char *text, const char *at, const char *stem, size_t n, const char *ending) {
+    bool begins = at == text || strchr(" ./`'\"[\n", at[-1]);
+    return begins && !strncmp(at, stem, n) && !strncmp(at + n, ending, strlen(ending)) &&
+           !strchr("abcdefghijklmnopqrstuvwxyz", at[n + strlen(ending)]);
+}
+
+/* The text, in which the source and the object of a file in C are the file in Python. */
+static enum error copy_translate(const char *text, const char *name, struct pool *pool, const char **out) {
+    static const char *const endings[] = {".so", ".c"};
+    const char *stem = strchr(name, '/') + 1;
+    size_t n = strcspn(stem, ".");
+    char *to = pool_alloc(pool, 2 * strlen(text) + 1);
+    *out = to;
+    if (!to) return ERR_MEMORY;
+    for (const char *at = text; *at;) {
+        const char *ending = NULL;
+        for (int i = 0; i < 2; i++)
+            if (copy_is_word(text, at, stem, n, endings[i])) ending = endings[i];
+        if (ending) {
+            to += sprintf(to, "%.*s.py", (int)n, stem);
+            at += n + strlen(ending);
+        } else {
+            *to++ = *at++;
+        }
+    }
     return ERR_NONE;
 }
 
@@ -124,15 +152,42 @@ static enum error copy_header(const char *folder, struct pool *pool) {
     return file_exists(path) ? ERR_NONE : file_replace(path, text, strlen(text));
 }
 
-enum error lesson_copy(const char *full, const char *folder, struct pool *pool, int *kept) {
+static enum error copy_file(const char *name, const char *said, const char *folder, struct pool *pool, int *kept) {
+    enum { MOST = 1 << 20 };
+    char *path = pool_printf(pool, "%s%s", folder, strchr(name, '/')), *text;
+    size_t n;
+    if (!path) return ERR_MEMORY;
+    if (!file_exists(path)) return file_replace(path, said, strlen(said));
+    TRY(file_read(path, MOST, pool, &text, &n));
+    *kept += strcmp(text, said) != 0;
+    return ERR_NONE;
+}
+
+static bool copy_is_of(const char *name, const char *full) {
     size_t n = strlen(full);
+    return !strncmp(name, full, n) && name[n] == '/';
+}
+
+enum error lesson_copy(const char *full, const char *folder, bool python, struct pool *pool, int *kept) {
+    const char *twins[LESSON_FILES];
+    int ntwins = 0;
     bool code = false;
     *kept = 0;
-    TRY(file_make_folders(folder));
     for (int i = 0; i < lesson_texts_count; i++) {
         const char *name = lesson_texts[i].name;
-        if (strncmp(name, full, n) != 0 || name[n] != '/') continue;
-        TRY(copy_file(&lesson_texts[i], folder, pool, kept));
+        if (copy_is_of(name, full) && text_ends(name, ".py") && copy_has_twin(name, ".c") && ntwins < LESSON_FILES)
+            twins[ntwins++] = name;
+    }
+    if (python && !ntwins) return FAIL(ERR_INPUT, "lab %s asks for no code that may be in Python", full);
+    TRY(file_make_folders(folder));
+    for (int i = 0; i < lesson_texts_count; i++) {
+        const char *name = lesson_texts[i].name, *text = lesson_texts[i].text;
+        bool other = python ? text_ends(name, ".c") && copy_has_twin(name, ".py")
+                            : text_ends(name, ".py") && copy_has_twin(name, ".c");
+        if (!copy_is_of(name, full) || other) continue;
+        for (int k = 0; k < ntwins && python && !text_ends(name, ".py"); k++)
+            TRY(copy_translate(text, twins[k], pool, &text));
+        TRY(copy_file(name, text, folder, pool, kept));
         code |= compile_is_source(name);
     }
     return code ? copy_header(folder, pool) : ERR_NONE;

@@ -77,5 +77,6 @@ const char *lesson_name(int i);
 MUST_CHECK enum error lesson_find(const char *name, struct pool *pool, const char **full);
 const char *lesson_readme(const char *full);
 /* Writes its files into the folder, which is made; those that are there stay as they are. *kept: how many of these
- * say something else than the lab's. */
-MUST_CHECK enum error lesson_copy(const char *full, const char *folder, struct pool *pool, int *kept);
+ * say something else than the lab's. python: what the reader writes is in Python, in all of these files; ERR_INPUT where the
+ * lab has it in C alone. */
+MUST_CHECK enum error lesson_copy(const char *full, const char *folder, bool python, struct pool *pool, int *kept);

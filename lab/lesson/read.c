@@ -77,7 +77,7 @@ static const struct config_section step_schema = {
 
 struct raw_claim {
     const char *text, *check;
-    bool quick, timed;
+    bool quick, timed, python;
 };
 #define AT(member) offsetof(struct raw_claim, member)
 static const struct config_field claim_fields[] = {
@@ -85,6 +85,7 @@ static const struct config_field claim_fields[] = {
     {"check", CONFIG_STRING, AT(check), NULL,
      .help = "The same as a condition: race.ddp.step_time < race.dp.step_time"},
     {"quick", CONFIG_BOOL, AT(quick), "true", "Also judged in quick form"},
+    {"python", CONFIG_BOOL, AT(python), "true", .help = "Also of code that is in Python"},
     {"timed", CONFIG_BOOL, AT(timed), "false",
      "Depends on how fast the machine is, though its check is not about time"},
     {.key = NULL},
@@ -247,6 +248,8 @@ static enum error read_claim(struct lesson_reader *r, struct node *item) {
         config_error(r->e, item, false, "a claim has a 'text' for people and a 'check'");
         return ERR_NONE;
     }
+    for (int i = 0; i < r->l->nfiles; i++)
+        if (!raw.python && text_ends(r->l->hand_in[i], ".py")) return ERR_NONE;
     struct lesson_claim *c = &r->l->claim[r->l->nclaims++];
     *c = (struct lesson_claim){raw.text, raw.check, raw.quick, raw.timed, node_get(item, "check")};
     return ERR_NONE;

@@ -37,7 +37,8 @@ static void make_folder(const char *name) {
 static void write_solution(const char *folder, const char *file, int wrong, const char *as) {
     static char text[1 << 16];
     char path[700];
-    int n = snprintf(text, sizeof text, "#define WRONG %d\n", wrong);
+    bool python = strstr(file, ".py") != NULL;
+    int n = snprintf(text, sizeof text, python ? "WRONG = %d\n" : "#define WRONG %d\n", wrong);
     snprintf(path, sizeof path, "%s/tests/labs/%s", ENGINE_SOURCE_DIR, file);
     FILE *f = fopen(path, "r");
     assert_non_null(f);
@@ -50,6 +51,7 @@ static void write_solution(const char *folder, const char *file, int wrong, cons
 
 static const struct {
     const char *lab, *files[2], *finding;
+    const char *python; /* the option, and the folder's name */
 } lessons[] = {
     {"24-ring", {"ring.c"}, "sent 0 and received 0 elements of a buffer of 35, and its plan declares 35 and 35"},
     {"25-tree-and-halving", {"tree.c", "halving.c"}, "adds wrongly: element"},
@@ -60,21 +62,35 @@ static const struct {
     {"30-server-answers", {"answers.c"}, "it waits, and nothing more will come"},
     {"31-one-forward-one-backward", {"stages.c"}, "stage 0 has 0 as its task 0"},
     {"32-late-gradients", {"weight.c"}, "a gradient that is not late has a weight of 0"},
+    {"24-ring", {"ring.py"}, "rank 0 of 4 ends without the term of rank 1 in chunk 0", "--python"},
+    {"26-top-k", {"topk.py"}, "what waits grows", "--python"},
+    {"29-bucket-schedule", {"buckets.py"}, "no bucket ends with the last one, which stays", "--python"},
+    {"30-server-answers", {"answers.py"}, "it waits, and nothing more will come", "--python"},
+    {"31-one-forward-one-backward", {"stages.py"}, "stage gives [], and should give 2 numbers", "--python"},
+    {"32-late-gradients", {"weight.py"}, "a gradient that is not late has a weight of 0", "--python"},
 };
 enum { LESSONS = sizeof lessons / sizeof *lessons };
+
+/* A copy of the lab of its own, "24-ring" or "24-ring--python". */
+static const char *lesson_place(char out[700], int i) {
+    char name[64];
+    snprintf(name, sizeof name, "%s%s", lessons[i].lab, lessons[i].python ? lessons[i].python : "");
+    return place(out, name, NULL);
+}
 
 /* It compiles without a warning, and ends at its first step with a finding. */
 static void a_skeleton_is_refused(void **state) {
     (void)state;
     for (int i = 0; i < LESSONS; i++) {
         char dir[700], path[700];
-        program_run(&p, 20, "lab", "copy", lessons[i].lab, place(dir, lessons[i].lab, NULL), NULL);
+        program_run(&p, 20, "lab", "copy", lessons[i].lab, lesson_place(dir, i), lessons[i].python, NULL);
         program_assert_code(&p, 0);
-        assert_int_equal(access(place(path, lessons[i].lab, "engine_plugin.h"), F_OK), 0);
+        if (!lessons[i].python) assert_int_equal(access(place(path, lessons[i].lab, "engine_plugin.h"), F_OK), 0);
+        bool plan = !strcmp(lessons[i].files[0], "ring.py"); /* one that is wrong is an error of the experiment */
         program_run(&p, 120, "lab", "run", dir, "--quick", "-q", "--json", NULL);
-        program_assert_code(&p, 1);
+        program_assert_code(&p, plan ? 78 : 1);
         program_assert_says(p.err, lessons[i].finding);
-        program_assert_says(p.err, "has ended with exit code 1, not 0");
+        if (!plan) program_assert_says(p.err, "has ended with exit code 1, not 0");
         assert_string_equal(p.out, "");
         assert_null(strstr(p.err, "warning"));
         if (!lessons[i].files[1]) continue;
@@ -88,9 +104,10 @@ static void a_solution_has_all_claims_hold(void **state) {
     (void)state;
     for (int i = 0; i < LESSONS; i++) {
         char dir[700];
-        for (int k = 0; k < 2 && lessons[i].files[k]; k++) write_solution(lessons[i].lab, lessons[i].files[k], 0, NULL);
-        program_run(&p, 300, "lab", "run", place(dir, lessons[i].lab, NULL), "--quick", "-q", "--json", NULL);
-        print_message("%s: %.1f s\n", lessons[i].lab, p.seconds);
+        const char *folder = strrchr(lesson_place(dir, i), '/') + 1;
+        for (int k = 0; k < 2 && lessons[i].files[k]; k++) write_solution(folder, lessons[i].files[k], 0, NULL);
+        program_run(&p, 300, "lab", "run", dir, "--quick", "-q", "--json", NULL);
+        print_message("%s%s: %.1f s\n", lessons[i].lab, lessons[i].python ? " in Python" : "", p.seconds);
         assert_true(lab_assert_holds(&p, lessons[i].lab) > 0);
         if (p.code == 0) assert_true(program_number(&p, "score.value") >= 0);
         assert_null(strstr(p.err, "warning"));
@@ -122,6 +139,14 @@ static const struct {
     {"nesterov.c", 3, "2000 steps at a rate of 0.01 towards 1, from 3"},
     {"nesterov.c", 4, "the same steps again: the weight"},
     {"graph.c", 2, "all ranks have -1700 as weight 0, and a rank goes on with -3400"},
+    {"ring.py", 1, "rank 0 of 3 ends without the term of rank 0 in chunk 0"},
+    {"ring.py", 2, "a deadlock of 2 ranks"},
+    {"ring.py", 3, "added in another order than the ring's"},
+    {"topk.py", 2, "and all that is sent is finite"},
+    {"buckets.py", 3, "line 8: buckets gives [1, 1, 1, 0, 1, 0, 0, 0, 0, 0, 1], and should give 12 numbers"},
+    {"answers.py", 2, "answer gives None, and should give 1 number"},
+    {"stages.py", 2, "an endless loop in 'while WRONG == LOOPS:'"},
+    {"weight.py", 2, "ZeroDivisionError"},
     {"buckets.c", 1, "no bucket ends with the last one, which stays"},
     {"buckets.c", 2, "past the end of the ends of buckets"},
     {"answers.c", 1, "of which nothing has come yet"},
@@ -175,6 +200,10 @@ static const struct {
     {7, {5}, {"check.cost < 1.0001", "check.held < 1.0001"}},
     {7, {2}, {"check.cost < 1.0001", "other.cost < 1.0001"}},
     {8, {2}, {"check.cost < 2"}},
+    {11, {2}, {"check.cost < 2", "other.cost < 1.05"}},
+    {12, {1}, {"check.cost < 1.333", "other.cost < 1.0001"}},
+    {13, {1}, {"check.held < 1.0001", "other.held < 1.0001"}},
+    {14, {1}, {"check.cost < 2", "other.cost < 1.15"}},
 };
 
 static void assert_broken(const char *folder, const char *check) {
@@ -203,8 +232,9 @@ static void claims_name_mistakes(void **state) {
         make_folder(name);
         for (int k = 0; k < 2 && lessons[lab].files[k]; k++)
             write_solution(name, lessons[lab].files[k], claims[i].wrong[k], NULL);
-        snprintf(key, sizeof key, "%s/examples/labs/%s", ENGINE_SOURCE_DIR, lessons[lab].lab);
         place(hand_in, name, NULL);
+        snprintf(name, sizeof name, "key-%d", i);
+        program_run(&p, 20, "lab", "copy", lessons[lab].lab, place(key, name, NULL), lessons[lab].python, NULL);
         snprintf(name, sizeof name, "graded-%d", i);
         program_run(&p, 300, "lab", "grade", hand_in, "--key", key, "--quick", "-q", "--dir", place(into, name, NULL),
                     NULL);

@@ -1,8 +1,8 @@
 /* The communication lane, and the lane on which messages leave. Each has one thread a group, started on first use, that
- * runs its work in order. Of buffers on an accelerator the work is asked for as soon as it comes, and its end is looked for
- * afterwards: the device does not wait for the host between two calls. The work lies in slots, and a ring has their order; nothing is allocated for a call. A caller
- * that waits for the oldest work before the thread has begun it runs that work itself: this saves two switches of
- * thread where communication is not hidden anyway. */
+ * runs its work in order. Of buffers on an accelerator the work is asked for as soon as it comes, and its end is looked
+ * for afterwards: the device does not wait for the host between two calls. The work lies in slots, and a ring has their
+ * order; nothing is allocated for a call. A caller that waits for the oldest work before the thread has begun it runs
+ * that work itself: this saves two switches of thread where communication is not hidden anyway. */
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "transport/base/condition.h"

@@ -1,5 +1,6 @@
 /* What does not go together, and what needs to know all that is 'auto'. */
 #include "engine/device/runtime.h"
+#include "engine/optim/plugin.h"
 #include "engine/settings/resolve.h"
 
 #include <stdio.h>
@@ -65,9 +66,12 @@ enum error resolve_numbers(struct resolve *r) {
     const struct device_ops *ops = device_find(c->devices.kind);
     TRY(precision_choose(r, ops->precisions & 1u << c->precision));
     bool unable = !(ops->precisions & 1u << c->precision), sync = c->sync_batchnorm;
-    bool whole = optim_of(&c->optimizer.kind)->whole != NULL;
+    const struct optim_ops *optim = optim_of(&c->optimizer.kind);
+    resolve_clash(r, optim == &optim_plugin && ops->runtime->apart, "optimizer",
+                  "an optimizer of one's own works on the host's memory, but devices are '{devices}' ({at devices})\n"
+                  "use one that engine help optimizer lists, or devices: cpu:N");
     resolve_clash(
-        r, whole && ops->runtime->apart, "optimizer.name",
+        r, optim->whole && ops->runtime->apart, "optimizer.name",
         "optimizer '{optimizer.name}' works on whole matrices in the host's memory, but devices are '{devices}' ({at "
         "devices})\nuse adamw, or devices: cpu:N");
     resolve_clash(

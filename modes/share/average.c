@@ -136,9 +136,10 @@ void average_describe(const struct mode *m, char *line, size_t size) {
 /* Without samples (a last batch smaller than the devices) there is nothing to learn from, but a NaN
  * that was planted. */
 static enum error step_alone(struct trainer *t) {
-    bool planted = isnan(t->arena.grads[0][t->model->params[0].offset]);
-    bool learns = t->arena.grads[0][HEADER_SAMPLES] > 0 || planted;
-    return learns ? trainer_update_all(t) : trainer_take_sums(t);
+    float samples, first;
+    TRY(device_read(t->device, &samples, t->arena.grads[0] + HEADER_SAMPLES, sizeof samples));
+    TRY(device_read(t->device, &first, t->arena.grads[0] + t->model->params[0].offset, sizeof first));
+    return samples > 0 || isnan(first) ? trainer_update_all(t) : trainer_take_sums(t);
 }
 
 static void hold_sums(struct share *l) {
@@ -276,9 +277,9 @@ static void average_check(struct resolve *r) {
                     "use comm.compress: none, or ddp.sync.with: all");
     if (c->sync_batchnorm)
         refuse_sync(r, "sync_batchnorm", "sync_batchnorm has ranks meet in every step", "use sync_batchnorm: false");
-    if (kind && kind->runtime->apart)
-        refuse_sync(r, "devices", "devices are accelerators, which cannot do that yet",
-                    "use devices: cpu:N, or ddp.sync: 1");
+    if (kind && kind->runtime->apart && (strcmp(c->ddp.sync.with, "all") != 0 || c->ddp.sync.outer.lr > 0))
+        refuse_sync(r, "devices", "accelerators know no other meeting than the mean of all",
+                    "use devices: cpu:N, or leave out ddp.sync.with and ddp.sync.outer");
 }
 
 const struct share_row share_average = {.plan = {.update = UPDATE_BY_ALL,

@@ -2,6 +2,8 @@
  * bits are promised, or it is refused by its name. And: a step allocates nothing. */
 #include "tests/harness/program.h"
 
+#include "engine/base/file.h"
+#include "engine/optim/optim.h"
 #include "tests/gpu/gpu.h"
 
 #include <stdio.h>
@@ -14,40 +16,78 @@ static const char *const modes[MODES][2] = {{"mode=single", "devices=cuda:0"},
                                             {"mode=ps", "devices=cuda:0,1"}};
 static struct program p;
 
-/* says: how each mode refuses it; NULL: it runs there. */
+#define EVERYWHERE(words) words, words, words, words
+#define PLUGIN(name) ENGINE_BINARY_DIR "/plugins/" name ".so"
+static const char no_key[] = "is not its key"; /* which changes nothing there */
+
+/* A row of the table: what is set, one after another, and how each mode refuses all of it; NULL: it runs there. */
 static const struct feature {
-    const char *set;
-    bool bitwise;
+    const char *row, *set[8]; /* set[0] NULL: every optimizer that works element by element */
+    bool bitwise;             /* then with single's weights */
     const char *says[MODES];
+    int code; /* with which it is refused; 0: 78 */
 } features[] = {
-    {"seed=0", true, {NULL}},
-    {"precision=bf16", true, {NULL}},
-    {"precision=fp16", true, {NULL}},
-    {"precision=tf32", true, {NULL}},
-    {"batch.accumulate=2", true, {NULL}},
-    {"recompute=2", true, {NULL}},
-    {"cuda.graph=off", true, {NULL}},
-    {"ema=0.9", true, {NULL}},
-    {"optimizer={name: adamw, clip: 1}", true, {NULL}},
-    {"optimizer=lamb", true, {NULL}},
-    {"comm.backend=host", true, {NULL}},
-    {"comm.emulate.bandwidth=10GB", true, {NULL}},
-    {"optimizer.shard=true",
+    {"precision `f32`, `tf32`, `bf16`, `fp16`",
+     {"seed=0", "precision=tf32", "precision=bf16", "precision=fp16"},
+     true,
+     {NULL}},
+    {"`batch.accumulate`, `recompute`, `cuda.graph`, `ema`, `optimizer.clip`",
+     {"batch.accumulate=2", "recompute=2", "cuda.graph=off", "ema=0.9", "optimizer={name: adamw, clip: 1}"},
+     true,
+     {NULL}},
+    {"every optimizer but these two", {NULL}, true, {NULL}},
+    {"optimizers `muon`, `adafactor`",
+     {"optimizer={name: muon, lr: 0.01}", "optimizer=adafactor"},
+     false,
+     {EVERYWHERE("works on whole matrices in the host's memory")}},
+    {"an optimizer of one's own",
+     {"optimizer=" PLUGIN("optimizer_0")},
+     false,
+     {EVERYWHERE("works on the host's memory")}},
+    {"`train.noise_scale`", {"train.noise_scale=2st"}, true, {NULL}},
+    {"`comm.backend: host`, `comm.emulate`", {"comm.backend=host", "comm.emulate.bandwidth=10GB"}, true, {NULL}},
+    {"an algorithm of one's own",
+     {"comm.algorithm=" PLUGIN("algorithm_0")},
+     false,
+     {no_key, "all-reduces the host's memory between processes", "all-reduces the host's memory between processes",
+      "all-reduces the host's memory between processes"}},
+    {"`optimizer.shard`",
+     {"optimizer.shard=true"},
      true,
      {"is for mode ddp", "is for mode ddp", NULL, "the servers have the optimizer's state"}},
-    {"run.elastic.min=1", true, {"no processes", "no processes", NULL, NULL}},
-    {"comm.compress=int8",
+    {"`run.elastic`", {"run.elastic.min=1"}, true, {"no processes", "no processes", NULL, NULL}},
+    {"`ddp.sync`: local SGD",
+     {"ddp.sync=2", "ddp.sync={every: 3, state: average}"},
+     false,
+     {"mode is not 'ddp'", "mode is not 'ddp'", NULL, "mode is not 'ddp'"}},
+    {"`ddp.sync` with an outer step, a neighbour, a share of one's own",
+     {"ddp.sync={every: 2, outer: {lr: 0.7, momentum: 0.9}}", "ddp.sync={every: 2, with: neighbour}",
+      "ddp.sync={every: 2, with: " PLUGIN("share_0") "}"},
+     false,
+     {"mode is not 'ddp'", "mode is not 'ddp'", "no other meeting than the mean of all", "mode is not 'ddp'"}},
+    {"`ddp.reduce`: Adasum, a reduction of one's own",
+     {"ddp.reduce=adasum", "ddp.reduce=" PLUGIN("share_0")},
+     false,
+     {EVERYWHERE("computes in the host's memory")}},
+    {"`comm.compress`",
+     {"comm.compress=int8", "comm.compress=topk", "comm.compress=" PLUGIN("compressor_0")},
      false,
      {"devices are processes", "devices are processes", "in the host's memory", "in the host's memory"}},
-    {"ddp.sync=2", false, {"mode is not 'ddp'", "mode is not 'ddp'", "cannot do that yet", "mode is not 'ddp'"}},
-    {"ddp.sync={every: 2, with: neighbour}",
+    {"a server that does not wait (`dp.staleness`)",
+     {"dp={server: dedicated, staleness: 1}"},
      false,
-     {"mode is not 'ddp'", "mode is not 'ddp'", "cannot do that yet", "mode is not 'ddp'"}},
-    {"ps.staleness=1", false, {NULL, NULL, NULL, "served in the host's memory"}},
-    {"sync_batchnorm=true",
+     {no_key, "served in the host's memory", no_key, no_key}},
+    {"the same of `ps.staleness`", {"ps.staleness=1"}, false, {no_key, no_key, no_key, "served in the host's memory"}},
+    {"`sync_batchnorm`", {"sync_batchnorm=true"}, false, {EVERYWHERE("not possible on GPUs")}},
+    {"layer `groupnorm`",
+     {"model={layers: [{conv2d: {out: 4, kernel: 3}}, {groupnorm: 2}, flatten, {linear: 10}]}"},
      false,
-     {"not possible on GPUs", "not possible on GPUs", "not possible on GPUs", "not possible on GPUs"}},
-    {"mode=fsdp", false, {"page by page", "page by page", "page by page", "page by page"}},
+     {EVERYWHERE("has no implementation of this groupnorm")},
+     .code = 69},
+    {"mode `fsdp`, mode `pipeline`",
+     {"mode=fsdp", "mode=pipeline"},
+     false,
+     {EVERYWHERE("gives memory back page by page")}},
 };
 enum { FEATURES = sizeof features / sizeof *features };
 
@@ -62,23 +102,52 @@ static void run(int mode, const char *steps, const char *set, bool bitwise) {
                 bitwise ? "deterministic=bitwise" : "deterministic=true", "--set", set, NULL);
 }
 
+static void check_set(const struct feature *f, const char *set) {
+    char weights[80] = "";
+    for (int m = 0; m < MODES; m++) {
+        run(m, "train=4st", set, f->bitwise);
+        int code = !f->says[m] || f->says[m] == no_key ? 0 : f->code ? f->code : 78;
+        if (p.code != code) fail_msg("%s, %s: %d\n%s", set, modes[m][0], p.code, p.err);
+        if (f->says[m]) {
+            if (f->says[m] != no_key && !strstr(p.err, f->says[m])) fail_msg("%s, %s: %s", set, modes[m][0], p.err);
+        } else if (f->bitwise) {
+            const char *sha = program_string(&p, "weights_sha256");
+            if (*weights && strcmp(sha, weights)) fail_msg("%s, %s: other weights", set, modes[m][0]);
+            snprintf(weights, sizeof weights, "%s", sha);
+        }
+    }
+}
+
 static void features_run_or_are_refused(void **state) {
+    int count;
+    const struct optim_ops *const *kinds = optim_kinds(&count);
     (void)state;
     if (gpu_count() < 2) skip();
     for (const struct feature *f = features; f < features + FEATURES; f++) {
-        char weights[80] = "";
-        for (int m = 0; m < MODES; m++) {
-            run(m, "train=4st", f->set, f->bitwise);
-            if (p.code != (f->says[m] ? 78 : 0)) fail_msg("%s, %s: %d\n%s", f->set, modes[m][0], p.code, p.err);
-            if (f->says[m]) {
-                if (!strstr(p.err, f->says[m])) fail_msg("%s, %s: %s", f->set, modes[m][0], p.err);
-            } else if (f->bitwise) {
-                const char *sha = program_string(&p, "weights_sha256");
-                if (*weights && strcmp(sha, weights)) fail_msg("%s, %s: other weights", f->set, modes[m][0]);
-                snprintf(weights, sizeof weights, "%s", sha);
-            }
+        for (int i = 0; f->set[i]; i++) check_set(f, f->set[i]);
+        for (int i = 0; i < count && !f->set[0]; i++) {
+            char set[64];
+            snprintf(set, sizeof set, "optimizer=%s", kinds[i]->section.name);
+            if (!kinds[i]->whole) check_set(f, set);
         }
     }
+}
+
+/* The page has each row as it stands here. */
+static void the_page_has_the_table(void **state) {
+    struct pool *pool;
+    char *text, line[400];
+    size_t n;
+    (void)state;
+    assert_ok(pool_create(&pool));
+    assert_ok(file_read(ENGINE_SOURCE_DIR "/docs/gpus.md", 1 << 20, pool, &text, &n));
+    for (const struct feature *f = features; f < features + FEATURES; f++) {
+        int at = snprintf(line, sizeof line, "| %s |", f->row);
+        for (int m = 0; m < MODES; m++)
+            at += snprintf(line + at, sizeof line - (size_t)at, " %s |", f->says[m] ? f->says[m] : "runs");
+        if (!strstr(text, line)) fail_msg("docs/gpus.md has no line\n%s", line);
+    }
+    pool_free(pool);
 }
 
 #ifdef ENGINE_EMULATED
@@ -105,6 +174,7 @@ static void a_step_allocates_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_page_has_the_table),
         cmocka_unit_test(features_run_or_are_refused),
 #ifdef ENGINE_EMULATED
         cmocka_unit_test(a_step_allocates_nothing),

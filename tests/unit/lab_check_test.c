@@ -44,6 +44,8 @@ static void own_coders(void **state) {
 
 static void examples(void **state) {
     static const char *const of[] = {PLUGIN("algorithm_0"),
+                                     ENGINE_SOURCE_DIR "/examples/plugins/algorithm.py",
+                                     ENGINE_SOURCE_DIR "/examples/plugins/compressor.py",
                                      PLUGIN("compressor_0"),
                                      PLUGIN("optimizer_0"),
                                      PLUGIN("wrong_0"),

@@ -157,13 +157,25 @@ static void audit_settings(struct audit *a, const char *where, const struct expe
         audit_find(a, "%s: it ran with seed %s, and the lab has %lld", where, text, (long long)x->seeds[run->repeat]);
 }
 
-static void audit_compared(struct audit *a, const char *step, const struct compared *c) {
+/* The same training gives the same bits on any machine, so a run that the lecturer has made, too, tells which losses and
+ * weights it has. own: NULL: there is none. */
+static void audit_bits(struct audit *a, const char *where, const struct run_result *r, const struct run_result *own) {
+    if (!own || !*own->losses || own->steps != r->steps || !strcmp(run_result_setting(own, "deterministic"), "false"))
+        return;
+    if (strcmp(r->losses, own->losses) != 0 || strcmp(r->weights, own->weights) != 0)
+        audit_find(a, "%s: its losses or weights are not those of the key's own run", where);
+}
+
+/* own: the key's runs; NULL: it has none. */
+static void audit_compared(struct audit *a, const char *step, const struct compared *c, const struct compared *own) {
     for (int i = 0; i < c->x->ncells; i++)
         for (int k = 0; k < c->cell[i].nruns; k++) {
             const struct compared_run *run = &c->cell[i].run[k];
             const char *where = pool_printf(a->key->pool, "%s/%s/%s", lesson_below(a->key), step, run->dir);
             audit_settings(a, where ? where : "", c->x, i, run);
             audit_summary(a, where ? where : "", &run->result);
+            if (own && k < own->cell[i].nruns)
+                audit_bits(a, where ? where : "", &run->result, &own->cell[i].run[k].result);
         }
 }
 
@@ -185,7 +197,17 @@ static bool audit_take_step(struct audit *a, const struct json_value *told, int 
     return false;
 }
 
-static bool audit_read_steps(struct audit *a, const struct json_value *told, struct lesson_result *r) {
+/* What the key's own run of the lab has left of a step, where it was run there; else it is empty. */
+static struct lesson_outcome audit_read_own(const struct audit *a, int step, struct lesson_result *own) {
+    struct lesson_outcome *o = &own->outcome[step];
+    *o = (struct lesson_outcome){.exit = a->key->step[step].exit};
+    bool read = file_is_folder(own->runs) && lesson_read(a->key, step, own) == ERR_NONE;
+    return read ? *o : (struct lesson_outcome){0};
+}
+
+/* own: room for the key's results. */
+static bool audit_read_steps(struct audit *a, const struct json_value *told, struct lesson_result *r,
+                             struct lesson_result *own) {
     bool good = true;
     for (int i = 0; i < a->key->nsteps; i++) {
         struct lesson_outcome *o = &r->outcome[i];
@@ -196,12 +218,13 @@ static bool audit_read_steps(struct audit *a, const struct json_value *told, str
             audit_find(a, "step '%s': %s", s->name, error_message());
             good = false;
         } else if (o->compared) {
-            audit_compared(a, s->name, o->compared);
+            audit_compared(a, s->name, o->compared, audit_read_own(a, i, own).compared);
         } else if (o->run) {
             bool last = true; /* a folder in which a later step goes on has that step's results */
             for (int k = i + 1; k < a->key->nsteps; k++) last &= strcmp(a->key->step[k].into, s->into) != 0;
             const char *where = pool_printf(a->key->pool, "%s/%s", lesson_below(a->key), s->into);
             if (last && where) audit_summary(a, where, o->run);
+            if (last && where) audit_bits(a, where, o->run, audit_read_own(a, i, own).run);
         }
     }
     return good;
@@ -223,9 +246,10 @@ static void audit_compare_claim(struct audit *a, const struct json_value *told, 
                    json_text(said, "numbers"), is->numbers);
 }
 
-static void audit_claims(struct audit *a, const struct json_value *told, struct lesson_result *r) {
+static void audit_claims(struct audit *a, const struct json_value *told, struct lesson_result *r,
+                         struct lesson_result *own) {
     const struct lesson *l = a->key;
-    if (!audit_read_steps(a, told, r)) return;
+    if (!audit_read_steps(a, told, r, own)) return;
     lesson_judge(l, r);
     a->hold = r->hold, a->claims = r->hold + r->broken;
     for (int i = 0; i < l->nclaims; i++)
@@ -240,18 +264,19 @@ enum error audit_run(const struct lesson *key, const char *hand_in, struct audit
     size_t n;
     const char *name = grade_name(hand_in, &n);
     *out = (struct audit){.key = key, .hand_in = hand_in, .name = pool_strndup(pool, name, n)};
-    struct lesson_result *r = pool_alloc(pool, sizeof *r);
+    struct lesson_result *r = pool_alloc(pool, sizeof *r), *own = pool_alloc(pool, sizeof *own);
     char *path = pool_printf(pool, "%s/%s/claims.json", hand_in, lesson_below(key));
     const struct json_value *told;
-    if (!out->name || !r || !path) return ERR_MEMORY;
+    if (!out->name || !r || !own || !path) return ERR_MEMORY;
     r->runs = pool_printf(pool, "%s/%s", hand_in, lesson_below(key));
-    if (!r->runs) return ERR_MEMORY;
+    own->runs = pool_printf(pool, "%s/%s", key->folder, lesson_below(key));
+    if (!r->runs || !own->runs) return ERR_MEMORY;
     if (json_read(path, CLAIMS_MOST, claims_limits, pool, &told) != ERR_NONE) {
         audit_find(out, "%s", error_message());
         return ERR_NONE;
     }
     TRY(audit_files(out, told));
-    audit_claims(out, told, r);
+    audit_claims(out, told, r, own);
     return ERR_NONE;
 }
 

@@ -61,9 +61,11 @@ static int set_up(void **state) {
     return 0;
 }
 
+static const char *key_name = "key";
+
 static void check(const char *hand_in, const char *other) {
     char key[700], first[700], second[700];
-    snprintf(key, sizeof key, "%s", scratch_path("key"));
+    snprintf(key, sizeof key, "%s", scratch_path(key_name));
     snprintf(first, sizeof first, "%s", scratch_path(hand_in));
     if (other) snprintf(second, sizeof second, "%s", scratch_path(other));
     program_run(&p, 60, "lab", "check", "--key", key, first, other ? second : NULL, NULL);
@@ -169,6 +171,28 @@ static void each_edit_is_named(void **state) {
     }
 }
 
+/* Where the lecturer has run the lab as well, losses and weights are compared with those. */
+static void bits_are_those_of_the_lecturer(void **state) {
+    static const struct edit forged[] = {
+        {"runs/one/summary.json", "\"weights_sha256\":\"", "\"weights_sha256\":\"0", {NULL}},
+        {"runs/two/cells/ddp-devices-cpu-2*/run-04/summary.json", "losses_sha256\":\"", "losses_sha256\":\"0", {NULL}}};
+    (void)state;
+    copy("key", "run");
+    program_run(&p, 120, "lab", "run", scratch_path("run"), "-q", NULL);
+    program_assert_code(&p, 1);
+    key_name = "run";
+    check("made", NULL);
+    assert_string_equal(p.out, "made: 5 of 6 claims hold; nothing was changed\n");
+    copy("made", "forged");
+    for (int i = 0; i < 2; i++) edit_file(scratch_path("forged"), &forged[i]);
+    check("forged", NULL);
+    program_assert_says(p.out, "runs/one: its losses or weights are not those of the key's own run");
+    program_assert_says(p.out, "run-04: its losses or weights are not those of the key's own run");
+    key_name = "key";
+    check("forged", NULL);
+    assert_null(strstr(p.out, "the key's own run"));
+}
+
 /* The lab was made easier, run, and made as it was. */
 static void another_lab_is_named(void **state) {
     char folder[700];
@@ -231,11 +255,9 @@ static void what_cannot_be_checked_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_as_they_were_made_are_unchanged),
-        cmocka_unit_test(each_edit_is_named),
-        cmocka_unit_test(another_lab_is_named),
-        cmocka_unit_test(what_a_folder_may_hold_besides),
-        cmocka_unit_test(what_cannot_be_checked_is_refused),
+        cmocka_unit_test(results_as_they_were_made_are_unchanged), cmocka_unit_test(each_edit_is_named),
+        cmocka_unit_test(bits_are_those_of_the_lecturer),          cmocka_unit_test(another_lab_is_named),
+        cmocka_unit_test(what_a_folder_may_hold_besides),          cmocka_unit_test(what_cannot_be_checked_is_refused),
     };
     return cmocka_run_group_tests_name("lab check", tests, set_up, NULL);
 }

@@ -105,6 +105,7 @@ static void run(int mode, const char *steps, const char *set, bool bitwise) {
 static void check_set(const struct feature *f, const char *set) {
     char weights[80] = "";
     for (int m = 0; m < MODES; m++) {
+        if (f->says[m] && getenv("ENGINE_EMULATED_JITTER")) continue; /* no stream is late in a refusal */
         run(m, "train=4st", set, f->bitwise);
         int code = !f->says[m] || f->says[m] == no_key ? 0 : f->code ? f->code : 78;
         if (p.code != code) fail_msg("%s, %s: %d\n%s", set, modes[m][0], p.code, p.err);

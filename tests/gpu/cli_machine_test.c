@@ -4,6 +4,7 @@
 #include "tests/harness/program.h"
 #include "tests/harness/timing.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,6 +230,26 @@ static void proof_needs_a_gpu_that_works(const char *const *words) {
     expect(p.err, "gpu-test: a GPU hangs, 'engine doctor cuda' ends with 124");
 }
 
+/* The row of layers: the bound of the cost page, what was measured, and the share of it. */
+static void layers_are_beside_their_bound(const char *rows) {
+    double expected, measured, share;
+    const char *at = strstr(rows, "expected ");
+    if (!at || sscanf(at, "expected %lf ms or more, measured %lf, share %lf %%", &expected, &measured, &share) != 3)
+        fail_msg("%s", rows);
+    program_run(&p, 60, "model", "summary", "mlp", "--batch", "2", "--device", "h100", "--json", "--set",
+                "precision=f32", "--set", "devices=cuda:0", "--set", "mode=single", NULL);
+    double bound = program_number(&p, "cost.step_ms") - program_number(&p, "cost.update.ms");
+    assert_true(bound > 0 && fabs(expected - bound) <= 0.0051);
+    assert_true(fabs(share - 100 * bound / measured) <= 0.51 + share / 100);
+}
+
+static void file_text(const char *path, char *text, size_t room) {
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    text[fread(text, 1, room - 1, f)] = '\0';
+    fclose(f);
+}
+
 /* The script by itself: one row for each thing, and the exit code that they give together. */
 static void the_proof_runs(void **state) {
     (void)state;
@@ -241,20 +262,20 @@ static void the_proof_runs(void **state) {
                            ENGINE_SOURCE_DIR "/tests/gpu/prove.sh",
                            "--quick",
                            "--only",
-                           "about,sanitizer",
+                           "about,sanitizer,layers",
                            table,
                            NULL};
     program_spawn(&p, words);
     assert_true(program_wait(&p, 300));
     if (p.code) fail_msg("%s%s", p.out, p.err);
-    FILE *f = fopen(table, "r");
-    assert_non_null(f);
-    text[fread(text, 1, sizeof text - 1, f)] = '\0';
-    fclose(f);
+    file_text(table, text, sizeof text);
     assert_non_null(strstr(text, "EMULATED"));
     assert_non_null(strstr(text, "engine doctor cuda"));
     assert_non_null(strstr(text, "0 failed"));
     expect(text, "racecheck");
+    file_text(scratch_path("table.json"), text, sizeof text);
+    assert_non_null(strstr(text, "{\"what\":\"memcheck\",\"result\":\"skipped\",\"seconds\":null,"));
+    layers_are_beside_their_bound(text);
     setenv("ENGINE_EMULATED_GPUS", "0", 1);
     program_spawn(&p, words);
     assert_true(program_wait(&p, 300));

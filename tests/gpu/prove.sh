@@ -116,6 +116,11 @@ rows=$work/rows failures=0 began=$(date +%s)
 clock() { date +%s.%N; }
 row() { # WHAT RESULT SECONDS FIGURE
     printf '%-44s %-10s %8s  %s\n' "$1" "$2" "$3" "$4" | tee -a "$rows"
+    printf '%s\n' "$1" "$2" "$3" "$4" | sed 's/[\\"]/\\&/g' | {
+        IFS= read -r a; IFS= read -r b; IFS= read -r c; IFS= read -r d
+        case $c in *[0-9]*) ;; *) c=null ;; esac
+        printf '{"what":"%s","result":"%s","seconds":%s,"figure":"%s"}\n' "$a" "$b" "$c" "$d"
+    } >>"$rows.json"
 }
 # step WHAT LIMIT COMMAND...: output in $out; the last line of $figure, or what it prints, is the row's figure. The limit
 # is at most what is left of the part's time.
@@ -327,16 +332,36 @@ sanitizer() { # CHECK
 }
 
 # ---- how fast ----------------------------------------------------------------------------------
+# This GPU among those of 'engine model summary --device'; nothing where it is not one. An emulated one stands for any.
+known_gpu() {
+    [ $emulated = no ] || { echo h100; return; }
+    for gpu in h100 h200 a100 l4 4090 b200; do
+        grep -o '"name": *"[^"]*"' "$work/devices.json" | grep -iq "[^0-9a-z]$gpu\b" && echo $gpu && return
+    done
+}
+# MODEL BATCH PRECISION: the least milliseconds of a forward and a backward there, by operations and bytes.
+expected_ms() {
+    gpu=$(known_gpu)
+    [ -n "$gpu" ] || return 0
+    "$engine" model summary "$1" --batch "$2" --device "$gpu" --set "precision=$3" --set devices=cuda:0 --set mode=single --json |
+        sed -n 's/.*"update":{[^}]*"ms":\([0-9.e+-]*\).*"step_ms":\([0-9.e+-]*\).*/\2 \1/p' | awk '{print $1 - $2}'
+}
 layers() { # MODEL BATCH PRECISION
     "$engine" bench layers --model "$1" --batch "$2" --precision "$3" --set devices=cuda:0 --set mode=single --json \
         >"$work/layers.json" || return $?
-    sed -n 's/.*"gemm_gflops": *\([0-9.e+]*\).*/\1/p' "$work/layers.json" |
-        awk '{printf "a large product runs at %.1f TFLOP/s\n", $1 / 1000}' >"$figure"
+    measured=$(grep -o '"\(for\|back\)ward_ms": *[0-9.e+-]*' "$work/layers.json" | awk -F: '{ms += $2} END {print ms}')
+    peak=$(sed -n 's/.*"gemm_gflops": *\([0-9.e+]*\).*/\1/p' "$work/layers.json")
+    printf '%s %s %s\n' "$peak" "$measured" "$(expected_ms "$@")" |
+        awk '{printf "a large product runs at %.1f TFLOP/s; ", $1 / 1000}
+             $3 {printf "expected %.2f ms or more, measured %.2f, share %.0f %%\n", $3, $2, 100 * $3 / $2; next}
+             {printf "measured %.2f ms\n", $2}' >"$figure"
     [ -s "$figure" ]
 }
 bench_layers() {
     if [ $emulated = yes ] || [ $quick = yes ]; then
-        step "bench layers gpt-nano" 300 sh "$0" --inside layers gpt-nano 2 f32
+        model=gpt-nano
+        [ $emulated = no ] || model=mlp
+        step "bench layers $model" 300 sh "$0" --inside layers $model 2 f32
         return
     fi
     for model in resnet50 gpt2; do
@@ -377,10 +402,17 @@ write_file() {
             tail -n 25 "${failed%.what}"
         done
     } >"$file"
-    echo "$failures failed; the table is in $file"
+    {
+        printf '{"engine":"%s","gpu":"%s","emulated":%s,"failed":%s,"rows":[' "$("$engine" version | cut -d' ' -f2)" \
+            "${name:-}" "$([ $emulated = yes ] && echo true || echo false)" "$failures"
+        paste -sd, "$rows.json"
+        echo ']}'
+    } >"${file%.txt}.json"
+    echo "$failures failed; the table is in $file, for programs in ${file%.txt}.json"
 }
 main() {
     : >"$rows"
+    : >"$rows.json"
     about
     echo
     part_end=$(($(date +%s) + part_seconds))

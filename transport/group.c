@@ -225,14 +225,13 @@ const char *group_guard(const struct group *g) {
 }
 
 const char *group_choice(const struct group *g, size_t bytes, const char **why) {
-    const struct link_ops *ops = g->link->ops;
     const struct algo_ops *algo =
         g->algo ? g->algo : algo_cheapest(&g->terrain, g->params.order, KIND_ALL_REDUCE, group_has_several(g), bytes);
     if (g->size == 1)
         *why = "one rank has nothing to exchange";
     else if (!g->algo)
         *why = g->choices;
-    else if (algo->small_at_once && link_stages(ops, g->size, bytes))
+    else if (algo->small_at_once && link_stages(g->link, g->size, bytes))
         *why = "so small that each rank sums all of it after one exchange";
     else
         *why = algo->why;

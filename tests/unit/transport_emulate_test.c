@@ -326,7 +326,7 @@ static enum error look_at_memory(struct net *n, struct link *l) {
     TRY(l->ops->meet(l, 0, &c, mine, at));
     for (int r = 0; r < n->size; r++)
         if (at[r] != (r == l->params.rank ? mine : NULL)) return FAIL(ERR_RESULT, "rank %d", r);
-    if (l->ops->slot || l->ops->slot_bytes) return FAIL(ERR_RESULT, "there are slots");
+    if (l->ops->slot) return FAIL(ERR_RESULT, "there are slots");
     if (fabs(l->alpha - 2e-3) > 1e-9 || fabs(l->beta - 5e-8) > 1e-12)
         return FAIL(ERR_RESULT, "alpha %g, beta %g", l->alpha, l->beta);
     return ERR_NONE;

@@ -181,9 +181,9 @@ static inline bool collective_moves(const struct collective *c) {
 }
 /* Whether copies of that size may lie in the link's slots, for each rank to sum or read all: all ranks' copies stay
  * in a core's cache. */
-static inline bool link_stages(const struct link_ops *ops, int size, size_t bytes) {
+static inline bool link_stages(const struct link *l, int size, size_t bytes) {
     enum { RANKS = 64 };
-    return ops->slot && bytes <= ops->slot_bytes && bytes * (size_t)size <= RANKS * ops->slot_bytes;
+    return l->ops->slot && bytes <= l->slot_bytes && bytes * (size_t)size <= RANKS * l->slot_bytes;
 }
 /* The way of a call over the host's memory, where c->buf lies: meets the ranks, and runs the algorithm. */
 MUST_CHECK enum error collective_move(struct collective *c);

@@ -19,7 +19,7 @@ static enum error move_run(const struct algo_ops *algo, struct collective *c) {
     collective_fn own = algo->run[c->kind];
     bool reads = c->kind != KIND_ALL_TO_ALL && (!own || algo->small_at_once);
     bool several = is_several(c); /* they lie apart: neither copied nor lent to */
-    c->staged = reads && !several && link_stages(ops, c->size, bytes_of(c, c->sum.count));
+    c->staged = reads && !several && link_stages(c->link, c->size, bytes_of(c, c->sum.count));
     if (reads && !several && ops->lend && !c->staged && c->places->hosts == 1) return collective_lent(c, own);
     if (c->staged) move_stage(c);
     TRY(ops->meet(c->link, c->lane, &c->call, c->buf, c->staged ? c->lists->slots : c->at));

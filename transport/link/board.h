@@ -11,7 +11,8 @@
 enum {
     LINE = 64,
     SLOT_BYTES = 8 << 10,
-    CROWD = 64, /* ranks; more of them meet at a gate */
+    SLOT_ROOMY = 1 << 10, /* where each rank has a core: to wait once more then takes less than to copy more */
+    CROWD = 64,           /* ranks; more of them meet at a gate */
 };
 
 /* The call that its owner makes, and when it is valid: turn == call.sequence. Two take turns, so that a rank one call

@@ -207,7 +207,6 @@ static struct link_ops emulated_ops(const struct link_ops *inner) {
     ops.exchange = emulated_exchange;
     ops.sync_near = NULL; /* no memory is near */
     ops.slot = NULL;
-    ops.slot_bytes = 0;
     ops.lend = NULL;
     ops.lent = NULL;
     return ops;

@@ -58,6 +58,7 @@ struct link { /* embedded first in each kind's own struct */
     bool patient[ALL_LANES];   /* waits may spin: the waiting thread has a core to itself */
     double alpha, beta;        /* seconds a message, seconds a byte: set by open, equal on all ranks */
     size_t lent_bytes;         /* of a lent memory; set by open, equal on all ranks */
+    size_t slot_bytes;         /* that a message in a slot may have; likewise */
     const char *guard;         /* of messages between hosts: "sealed"; NULL: it has none. Set by open */
     struct emulated *emulated; /* of emulate.c; NULL: the link is as it is */
     int64_t asked[ALL_LANES];  /* when the lane's queue was given what it does (link_time of lane 0); else 0 */
@@ -110,7 +111,6 @@ struct link_ops {
     /* Memory of rank r that all ranks can read: a small message laid there by its owner before the meet number
      * 'sequence' may be read after it, and is overwritten no earlier than two meets later. NULL: the link has none. */
     void *(*slot)(struct link *l, int lane, int rank, uint32_t sequence);
-    size_t slot_bytes;
     /* Where peers can reach what this rank keeps at buf: *mine is buf, or the memory that the link
      * lends it on this lane, to lay a part of buf there. Any rank finds rank r's by lent. It is the
      * caller's from one sync to the next. NULL: the link has none. */

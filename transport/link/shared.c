@@ -40,6 +40,7 @@ static enum error shared_open(const struct link_params *p, const struct link_ops
     s->crowd = b->size > CROWD;
     s->watched = p->rank;
     s->link.lent_bytes = b->lent_bytes;
+    s->link.slot_bytes = s->roomy ? SLOT_ROOMY : SLOT_BYTES;
     enum error err = board_take_part(s->me, p->rank);
     if (err) {
         memory_free(s);
@@ -220,8 +221,8 @@ static void shared_note(struct link *l, const char *doing, int64_t step) {
 
 /* The slots that they fill alike. */
 #define SHARED_LINK_OPS                                                                                                \
-    .close = shared_close, .meet = shared_meet, .sync = shared_sync, .slot = shared_slot, .slot_bytes = SLOT_BYTES,    \
-    .lend = shared_lend, .lent = shared_lent, .exchange = shared_exchange, .alloc = shared_alloc, .fail = shared_fail, \
+    .close = shared_close, .meet = shared_meet, .sync = shared_sync, .slot = shared_slot, .lend = shared_lend,         \
+    .lent = shared_lent, .exchange = shared_exchange, .alloc = shared_alloc, .fail = shared_fail,                      \
     .failure = shared_failure, .lost = shared_lost, .note = shared_note, .arrival = shared_arrival,                    \
     .poke = shared_poke, .left = shared_left
 

@@ -63,6 +63,8 @@ static struct step_record record_of(int64_t step) {
                             .accuracy = step == 6 ? NAN : (float)step / 512,
                             .lr = 0.05 / (double)step,
                             .norm = step % 2 ? 1.25 : 0,
+                            .noise = step % 2 ? 0.375 : (double)NAN,
+                            .signal = step % 2 ? 0.75 : (double)NAN,
                             .ms = 1.5 + (double)(step % 5),
                             .samples = 64,
                             .skipped = step == 3,
@@ -301,11 +303,11 @@ static void tags(void **state) {
     const struct {
         const char *tag;
         double v;
-    } expected[] = {{"loss", (double)r.loss}, {"accuracy", (double)r.accuracy},   {"lr", r.lr},
-                    {"grad_norm", r.norm},    {"samples_per_s", 64 / r.ms * 1e3}, {"step_ms", r.ms},
-                    {"loss_scale", 1024}};
+    } expected[] = {{"loss", (double)r.loss},  {"accuracy", (double)r.accuracy},   {"lr", r.lr},
+                    {"grad_norm", r.norm},     {"samples_per_s", 64 / r.ms * 1e3}, {"step_ms", r.ms},
+                    {"gradient_noise", 0.375}, {"gradient_signal", 0.75},          {"loss_scale", 1024}};
     assert_int_equal(e.step, 1);
-    assert_int_equal(e.count, 9 + PHASES + (event_find(&e, "system/watts") != NULL));
+    assert_int_equal(e.count, 11 + PHASES + (event_find(&e, "system/watts") != NULL));
     assert_true(event_find(&e, "system/cores") && event_find(&e, "system/rss_bytes")->number > 100e3f);
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
         assert_true(event_find(&e, expected[i].tag)->number == (float)expected[i].v);

@@ -238,7 +238,8 @@ enum error report_lead(struct report *r, struct report_section *s, const struct 
     if (d->metric[0].training) {
         TRY(lead_have_one_time(d) ? lead_trade_off(r, s, d, "steps", PLOT_PLAIN, "steps made in the same time")
                                   : lead_trade_off(r, s, d, "time", PLOT_SECONDS, "training time"));
-        return lead_trade_off(r, s, d, "bytes", PLOT_BYTES, "bytes sent by the busiest rank");
+        bool none_sent = isnan(lead_medians_apart(d, "bytes")); /* 0 by 0 */
+        return none_sent ? ERR_NONE : lead_trade_off(r, s, d, "bytes", PLOT_BYTES, "bytes sent by the busiest rank");
     }
     TRY(report_take(r, 1, sizeof *g, &g));
     const char *axis = column_axis(d);

@@ -149,8 +149,8 @@ static void pages_fit_screens_and_phones(void **state) {
     if (!browser) skip();
     check_page(browser, experiment, 1280, false, 8);
     check_page(browser, experiment, 360, true, 8);
-    check_page(browser, runs[1], 360, false, 7);
-    check_page(browser, runs[0], 1280, true, 7);
+    check_page(browser, runs[1], 360, false, 5);
+    check_page(browser, runs[0], 1280, true, 5);
 }
 
 /* A page that is as wrong as can be is found to be. */

@@ -209,6 +209,8 @@ static void sides_at_their_best_are_compared(void **state) {
     assert_non_null(strstr(page, "Each side at its best"));
     assert_non_null(strstr(page, "the same 4 values, with 1 seed each (search: grid)"));
     assert_non_null(strstr(page, "Validation accuracy over optimizer.lr"));
+    program_assert_says(page, "Validation accuracy against training time");
+    assert_null(strstr(page, "against bytes sent")); /* nobody sends any */
     pool_free(pool);
 }
 

@@ -19,13 +19,6 @@ static bool grade_is_handed_in(const struct lesson *key, const char *name) {
     return false;
 }
 
-static enum error grade_copy_file(const char *from, size_t most, const char *to, struct pool *pool) {
-    char *text;
-    size_t n;
-    TRY(file_read(from, most, pool, &text, &n));
-    return file_replace(to, text, n);
-}
-
 /* The key's files, but for those that are handed in, and for folders: what an earlier run has left. */
 static enum error grade_copy_key(const struct grader *g, const struct grade *out) {
     enum error err = ERR_NONE;
@@ -37,7 +30,7 @@ static enum error grade_copy_key(const struct grader *g, const struct grade *out
         if (!from || !to)
             err = ERR_MEMORY;
         else if (!file_is_folder(from) && !grade_is_handed_in(g->key, e->d_name))
-            err = grade_copy_file(from, KEY_MOST, to, g->pool);
+            err = lesson_copy_file(from, KEY_MOST, to, g->pool);
     }
     closedir(d);
     return err;

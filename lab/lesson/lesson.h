@@ -17,7 +17,7 @@
 #include "lab/experiment/experiment.h"
 
 enum { LESSON_STEPS = 24, LESSON_CLAIMS = 32, LESSON_LOOKS = 16, LESSON_WORDS = 32, LESSON_FILES = 8 };
-enum lesson_kind { LESSON_RUN, LESSON_COMPARE, LESSON_BENCH, LESSON_ENGINE, LESSON_KINDS };
+enum lesson_kind { LESSON_RUN, LESSON_COMPARE, LESSON_BENCH, LESSON_ENGINE, LESSON_READ, LESSON_KINDS };
 struct lesson_step {
     const char *name;
     enum lesson_kind kind;
@@ -57,6 +57,8 @@ MUST_CHECK enum error lesson_open(const char *folder, bool quick, struct lesson 
 /* The same up to hand_in: neither steps nor claims are read, and nothing is built. */
 MUST_CHECK enum error lesson_open_head(const char *folder, struct lesson *out, char **report);
 void lesson_close(struct lesson *l);
+/* A file of at most 'most' bytes. */
+MUST_CHECK enum error lesson_copy_file(const char *from, size_t most, const char *to, struct pool *pool);
 /* -1: there is none. */
 int lesson_step_named(const struct lesson *l, const char *name, int n);
 /* ERR_DEVICE: what it needs is not here. */

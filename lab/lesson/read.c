@@ -65,6 +65,8 @@ static const struct config_field step_fields[] = {
     {"compare", CONFIG_NODE, AT(words[LESSON_COMPARE]), NULL, .help = "What 'engine compare' takes: an experiment"},
     {"bench", CONFIG_NODE, AT(words[LESSON_BENCH]), NULL, .help = "What 'engine bench' takes"},
     {"engine", CONFIG_NODE, AT(words[LESSON_ENGINE]), NULL, .help = "Any other command"},
+    {"read", CONFIG_NODE, AT(words[LESSON_READ]), NULL,
+     .help = "A JSON file of the folder: numbers of the reader's own"},
     {"quick", CONFIG_NODE, AT(quick), NULL, .help = "Words that are added in quick form"},
     {"under", CONFIG_NODE, AT(under), NULL, .help = "A launcher of processes that starts it: srun --nodes=2"},
     {"exit", CONFIG_INT, AT(exit), "0", "Exit code that the step should end with", .min = 0, .max = 255},
@@ -212,7 +214,7 @@ static enum error fill_step(struct lesson_reader *r, struct lesson_step *s, cons
     lesson_check_into(r, s, raw->into);
     if (kinds != 1) {
         config_error(r->e, s->place, false,
-                     "a step has one of run, compare, bench and engine\nas in {name: race, "
+                     "a step has one of run, compare, bench, engine and read\nas in {name: race, "
                      "compare: ps-vs-ring.yaml}");
         return ERR_CONFIG;
     }
@@ -221,6 +223,10 @@ static enum error fill_step(struct lesson_reader *r, struct lesson_step *s, cons
     if (r->l->quick) TRY(add_words(r, &words, raw->quick));
     TRY(add_words(r, &under, raw->under));
     s->nwords = words.n;
+    if (s->kind == LESSON_READ && (s->nwords != 1 || strchr(s->words[0], '/'))) {
+        config_error(r->e, s->place, false, "'read' has the name of one file in this folder");
+        return ERR_CONFIG;
+    }
     bool judged = s->kind == LESSON_COMPARE && s->exit == 0;
     return judged ? open_experiment(r, s) : ERR_NONE;
 }

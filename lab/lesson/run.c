@@ -27,6 +27,13 @@ const char *lesson_below(const struct lesson *l) {
     return l->quick ? "quick" : "runs";
 }
 
+enum error lesson_copy_file(const char *from, size_t most, const char *to, struct pool *pool) {
+    char *text;
+    size_t n;
+    TRY(file_read(from, most, pool, &text, &n));
+    return file_replace(to, text, n);
+}
+
 /* ---- commands ---- */
 
 static bool step_has_word(const struct lesson_step *s, const char *word) {
@@ -42,6 +49,7 @@ static enum error step_make_words(const struct lesson_state *t, const struct les
     } kinds[LESSON_KINDS] = {{"run", "--set", "log.dir=%s/%s"},
                              {"compare", "--dir", "%s/%s"},
                              {"bench", "--save", "%s/%s.json"},
+                             {NULL, NULL, "%s/%s"},
                              {NULL, NULL, "%s/%s"}};
     int n = 0;
     const char *place = pool_printf(t->pool, kinds[s->kind].form, t->below, s->into);
@@ -167,10 +175,25 @@ static enum error step_start(struct lesson_state *t, int i, const char *const *w
     return ERR_NONE;
 }
 
+/* The file becomes what the step has made. */
+static enum error lesson_take_numbers(const struct lesson_state *t, int i) {
+    const struct lesson_step *s = &t->l->step[i];
+    struct lesson_outcome *o = &t->out->outcome[i];
+    const char *from = pool_printf(t->pool, "%s/%s", t->l->folder, s->words[0]);
+    const char *to = pool_printf(t->pool, "%s/%s.json", t->out->runs, s->name);
+    t->out->command[i] = pool_printf(t->pool, "cp %s %s/%s.json", s->words[0], t->below, s->name);
+    if (!from || !to || !t->out->command[i]) return ERR_MEMORY;
+    if (!t->r->silent) printf("\n%d of %d: %s\n", i + 1, t->l->nsteps, t->out->command[i]);
+    TRY(json_read(from, TOLD_MOST, told_limits, t->pool, &o->told));
+    o->done = true;
+    return lesson_copy_file(from, TOLD_MOST, to, t->pool);
+}
+
 static enum error lesson_run_step(struct lesson_state *t, int i) {
     const char *words[WORDS];
     const struct lesson_step *s = &t->l->step[i];
     struct lesson_outcome *o = &t->out->outcome[i];
+    if (s->kind == LESSON_READ) return lesson_take_numbers(t, i);
     TRY(step_make_words(t, s, words));
     TRY(step_clear(t, s));
     t->out->command[i] = lesson_words_typed(t->pool, s->under, words);

@@ -37,8 +37,8 @@ static void make_folder(const char *name) {
 static void write_solution(const char *folder, const char *file, int wrong, const char *as) {
     static char text[1 << 16];
     char path[700];
-    bool python = strstr(file, ".py") != NULL;
-    int n = snprintf(text, sizeof text, python ? "WRONG = %d\n" : "#define WRONG %d\n", wrong);
+    bool python = strstr(file, ".py") != NULL, code = !strstr(file, ".json");
+    int n = snprintf(text, sizeof text, !code ? "" : python ? "WRONG = %d\n" : "#define WRONG %d\n", wrong);
     snprintf(path, sizeof path, "%s/tests/labs/%s", ENGINE_SOURCE_DIR, file);
     FILE *f = fopen(path, "r");
     assert_non_null(f);
@@ -112,6 +112,24 @@ static void a_solution_has_all_claims_hold(void **state) {
         if (p.code == 0) assert_true(program_number(&p, "score.value") >= 0);
         assert_null(strstr(p.err, "warning"));
     }
+}
+
+/* Nothing is right before something is foretold; a file that is none is named. */
+static void what_was_foretold_is_compared(void **state) {
+    (void)state;
+    char dir[700], path[700];
+    program_run(&p, 20, "lab", "copy", "33", place(dir, "foretold", NULL), NULL);
+    program_assert_code(&p, 0);
+    program_run(&p, 120, "lab", "run", dir, "--quick", "-q", NULL);
+    program_assert_code(&p, 1);
+    program_assert_says(p.out, "0 of 14 hold, 2 not judged in quick form");
+    write_solution("foretold", "predicted.json", 0, NULL);
+    program_run(&p, 120, "lab", "run", dir, "--quick", "-q", "--json", NULL);
+    assert_int_equal(lab_assert_holds(&p, "33-foretell"), 16);
+    save_text(place(path, "foretold", "predicted.json"), "{\"message_s\": 3 ms}\n");
+    program_run(&p, 120, "lab", "run", dir, "--quick", "-q", "--json", NULL);
+    program_assert_code(&p, 65);
+    program_assert_says(p.err, "predicted.json: ");
 }
 
 /* ---- mistakes ---- */
@@ -390,6 +408,7 @@ static void what_cannot_be_graded_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_skeleton_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_was_foretold_is_compared, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_solution_has_all_claims_hold, set_up, tear_down),
         cmocka_unit_test_setup_teardown(engine_check_names_mistakes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(claims_name_mistakes, set_up, tear_down),

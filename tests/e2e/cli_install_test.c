@@ -74,10 +74,10 @@ static void no_answers_are_there(void **state) {
     (void)state;
     (void)shell("grep -rl 'A solution of lab' \"$P\" || :");
     assert_string_equal(p.out, "");
-    (void)shell(
-        "cd \"$P/share/doc/engine/examples/labs\" && n=0 && for lab in */lab.yaml; do"
-        "  for file in $(sed -n 's/^hand_in: \\[\\(.*\\)\\]$/\\1/p' $lab | tr -d ,); do"
-        "    grep -q 'TODO\\|: null' \"$(dirname $lab)/$file\" && n=$((n + 1)) || echo \"$lab: $file\"; done; done; echo $n");
+    (void)shell("cd \"$P/share/doc/engine/examples/labs\" && n=0 && for lab in */lab.yaml; do"
+                "  for file in $(sed -n 's/^hand_in: \\[\\(.*\\)\\]$/\\1/p' $lab | tr -d ,); do"
+                "    grep -q 'TODO\\|: null' \"$(dirname $lab)/$file\" && n=$((n + 1)) || echo \"$lab: $file\"; done; "
+                "done; echo $n");
     assert_string_equal(p.out, "11\n");
 }
 

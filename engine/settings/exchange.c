@@ -69,11 +69,9 @@ static SECTION(sync, "every", "How often devices exchange gradients or weights; 
 
 static const struct config_field reduce_fields[] = {
     {"with", CONFIG_STRING, offsetof(struct reduce_config, with), "sum",
-     "What the devices' gradients become. sum: the mean over all samples; adasum: what orthogonal gradients add up to "
-     "and "
-     "equal ones have once (arXiv:2006.02924), in pairs, so that the result depends on the number of devices; or the "
-     "file "
-     "of a plug-in (engine new share)"},
+     "What the devices' gradients become. sum: the mean over all samples; adasum: what orthogonal gradients add up "
+     "to and equal ones have once (arXiv:2006.02924), in pairs, so that the result depends on the number of "
+     "devices; or the file of a plug-in (engine new share)"},
     {"sha256", CONFIG_STRING, offsetof(struct reduce_config, sha256),
      .help = "Digest that the plug-in must have; default: the one that it has when the run begins"},
     {.key = NULL},

@@ -46,8 +46,7 @@ static const struct config_field train_fields[] = {
      ABOVE_ZERO, .choices = "off"},
     {"noise_scale", CONFIG_SPAN, offsetof(struct train_config, noise_scale), "off",
      "Every how many steps, as 10st, the gradient-noise scale is measured: from the norms of the shards' gradients, "
-     "which "
-     "are then computed one by one. The summary and the report say what it says of the batch",
+     "which are then computed one by one. The summary and the report say what it says of the batch",
      ABOVE_ZERO, .choices = "off", .also = "gradient_noise_scale|gns"},
     {.key = NULL},
 };

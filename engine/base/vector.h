@@ -14,11 +14,15 @@
 
 /* to[i] += from[i]; the two do not overlap. */
 void floats_add(float *to, const float *from, int64_t n);
+/* x[i] *= by. */
+void floats_scale(float *x, float by, int64_t n);
 
 /* The sum of squares of x[0..n), a pure function of the floats: 32 sums in double, float i goes to sum i mod 32 (the
  * square of a float is exact in double), then the halves are added. So the result depends neither on the rank that
  * sums, nor on the width of its vectors. */
 double squares_sum(const float *x, int64_t n);
+/* The sum of a[i] b[i], added in the same order. */
+double products_sum(const float *a, const float *b, int64_t n);
 /* The number of floats in a block of squares, counted from the arena's start, so that the sums do not depend on which
  * rank has which part. */
 enum { NORM_BLOCK = 4096 };

@@ -103,10 +103,6 @@ static void factors_many(void *ctx, int64_t begin, int64_t end) {
 
 /* ---- a tensor ---- */
 
-VECTORISED static void adafactor_scale(float *g, float by, int64_t n) {
-    for (int64_t i = 0; i < n; i++) g[i] *= by;
-}
-
 /* v is the mean square of the gradient g, which becomes the direction. */
 VECTORISED static void adafactor_vector(const struct adafactor_numbers *k, float *restrict g, float *restrict v,
                                         int64_t n) {
@@ -125,7 +121,7 @@ static void adafactor_whole(const float *number, const struct rule_span *s, cons
     struct adafactor_numbers k;
     memcpy(&k, number, sizeof k);
     struct factors f = {&k, s->g, s->slot[ROW], s->slot[COLUMN], s->rows, s->columns, 0};
-    adafactor_scale(s->g, k.scale, s->n);
+    floats_scale(s->g, k.scale, s->n);
     if (!s->columns)
         adafactor_vector(&k, s->g, s->slot[VARIANCE], s->n);
     else if (s->n > s->rows * s->columns)
@@ -134,7 +130,7 @@ static void adafactor_whole(const float *number, const struct rule_span *s, cons
         factors_matrix(&f, w);
     double size = fmax(adafactor_rms(s->w, s->n), (double)k.eps2);
     double much = adafactor_rms(s->g, s->n) / (double)k.threshold;
-    adafactor_scale(s->g, (float)(size * (double)k.rho / (much > 1 ? much : 1)), s->n);
+    floats_scale(s->g, (float)(size * (double)k.rho / (much > 1 ? much : 1)), s->n);
 }
 
 /* ---- the optimizer ---- */

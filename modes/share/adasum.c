@@ -22,20 +22,6 @@
 #include "engine/base/vector.h"
 #include "modes/share/share.h"
 
-enum { ADASUM_LANES = 32 };
-
-/* As squares_sum adds. */
-VECTORISED static double adasum_dot(const float *a, const float *b, int64_t n) {
-    double sum[ADASUM_LANES] = {0};
-    int64_t whole = n / ADASUM_LANES * ADASUM_LANES;
-    for (int64_t i = 0; i < whole; i += ADASUM_LANES)
-        for (int k = 0; k < ADASUM_LANES; k++) sum[k] += (double)a[i + k] * (double)b[i + k];
-    for (int64_t i = whole; i < n; i++) sum[i - whole] += (double)a[i] * (double)b[i];
-    for (int half = ADASUM_LANES / 2; half > 0; half /= 2)
-        for (int k = 0; k < half; k++) sum[k] += sum[k + half];
-    return sum[0];
-}
-
 VECTORISED static void adasum_combine(float *to, const float *a, double ca, const float *b, double cb, int64_t n) {
     for (int64_t i = 0; i < n; i++) to[i] = (float)(ca * (double)a[i] + cb * (double)b[i]);
 }
@@ -50,7 +36,7 @@ static void adasum_join(const struct engine_call *c, const float *a, const float
     float *to = (float *)(void *)c->buf;
     for (int32_t i = 0; i < c->tensors; i++) {
         int64_t at = c->tensor[i], n = c->tensor[i + 1] - at;
-        double dot = adasum_dot(a + at, b + at, n);
+        double dot = products_sum(a + at, b + at, n);
         double ca = adasum_part(dot, squares_sum(a + at, n)), cb = adasum_part(dot, squares_sum(b + at, n));
         adasum_combine(to + at, a + at, ca, b + at, cb, n);
     }

@@ -51,10 +51,6 @@ void mixed_describe(const struct mode *m, char *line, size_t size) {
 
 /* ---- a step ---- */
 
-VECTORISED static void mixed_scale(float *g, float by, int64_t n) {
-    for (int64_t i = 0; i < n; i++) g[i] *= by;
-}
-
 /* Gradients are parts of the mean over the whole batch. */
 static float mixed_weight(const struct trainer *t) {
     float own = t->arena.grads[0][HEADER_SAMPLES];
@@ -87,7 +83,7 @@ enum error mixed_leave(struct mode *m, int b) {
         TRY(group_all_reduce(m->team.group, how, g, HEADER_FLOATS, DTYPE_F32, REDOP_SUM));
     }
     if (!n) return ERR_NONE;
-    if (l->weight != 1) mixed_scale(g + begin, l->weight, n);
+    if (l->weight != 1) floats_scale(g + begin, l->weight, n);
     mixed_list_tensors(m, b, begin, &mixing);
     TRY(step_send(m, LABEL_GRADIENTS(b), &how));
     return group_mix(m->team.group, how, &mixing, g + begin, n);

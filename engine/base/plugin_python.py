@@ -286,25 +286,30 @@ def explain(error):
     return line or 0, f"{words[:WORDS_MOST]}\n{text[:WORDS_MOST]}".encode(errors="replace")
 
 
-def serve():
+def answer(what, seconds, request):
+    """Its timer rings once at most: inside, or while what has gone wrong inside is explained."""
     global latest
+    latest = 0
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            return 0, 0, what(request)
+        except Exception as error:
+            return 1, *explain(error)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except BaseException as error:
+        return 2 if isinstance(error, Overdue) else 1, *explain(error)
+
+
+def serve():
     asked = describe, plan, room, encode, decode, schedule
     signal.signal(signal.SIGALRM, overdue)
     for signo in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signo, signal.SIG_IGN)  # the engine decides when it has ended
     while True:
         what, seconds, n = HEAD.unpack(read(HEAD.size))
-        request = read(n)
-        try:
-            signal.setitimer(signal.ITIMER_REAL, seconds)
-            latest = 0
-            kind, line, answer = 0, 0, asked[what](request)
-        except BaseException as error:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            kind = 2 if isinstance(error, Overdue) else 1
-            line, answer = explain(error)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        write(kind, line, answer)
+        write(*answer(asked[what], seconds, read(n)))
 
 
 try:

@@ -167,7 +167,7 @@ static void what_is_wrong_with_a_lab_is_told_at_its_place(void **state) {
     program_assert_code(&p, 78);
     static const char *const more[] = {"did you mean 'title'?",
                                        "lab.yaml:3:12: error: a step's name is of letters",
-                                       "a step has one of run, compare, bench and engine",
+                                       "a step has one of run, compare, bench, engine and read",
                                        "'exit' must be at most 255",
                                        "'into' names a run among the earlier steps, not 'e'",
                                        "step 'f': ",

@@ -4,7 +4,6 @@
 #include "transport/algo/plain.h"
 #include "transport/carrier/carrier.h"
 #include "transport/core.h"
-#include "transport/link/label.h"
 #include "transport/link/words.h"
 
 #include <stdarg.h>

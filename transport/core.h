@@ -29,7 +29,6 @@ struct work {
 
 struct queue;
 struct mail;
-struct party;
 struct held;
 struct carrier;
 struct group {
@@ -43,14 +42,14 @@ struct group {
     struct terrain terrain;
     char choices[CHOICES_MAX]; /* why, where it is the cheapest */
     uint32_t splits;           /* so far */
-    struct party *party;       /* of a subgroup: where the ranks of this host met, or NULL */
+    struct meeting *meeting;   /* of a subgroup: where the ranks of this host met, or NULL */
     struct roster *roster;     /* of a subgroup: its own, or NULL */
     char name[16];             /* "rank 2", for log lines of the communication lane */
     struct lane_state lanes[ALL_LANES];
     struct carrier *carrier, *staged; /* of buffers on accelerators (carrier/carrier.h), or NULL;
                                          perhaps one and the same */
     char carried[256];                /* why this carrier */
-    struct held *held;                /* with a carrier: what group_alloc gave */
+    struct held *held;                /* what group_alloc gave, if not the link's */
     struct queue *queues[ALL_LANES];  /* of LANE_COMM and LANE_OUT; NULL until they are used */
     struct mail *mail;                /* NULL: there is none */
     struct work finished;             /* what LANE_INLINE returns */
@@ -111,7 +110,3 @@ MUST_CHECK enum error mail_wait(struct work *w, int64_t until, bool *done);
 bool mail_done(struct work *w);
 /* What LANE_IN does. */
 struct collective mail_shown(struct group *g);
-
-/* ---- split.c: subgroups ---- */
-
-void party_leave(struct party *p);

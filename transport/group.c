@@ -2,12 +2,39 @@
 #include "transport/group.h"
 #include "transport/carrier/carrier.h"
 #include "transport/core.h"
+#include "transport/link/meeting.h"
 
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- memory of this rank's own ---- */
+
+struct held {
+    void *memory;
+    struct held *next;
+};
+
+/* Where memory of this rank's own lies: with a carrier its accelerator, if it has one, else the host (NULL). */
+static struct device *held_device(const struct group *g) {
+    return g->params.carrier ? g->params.device : NULL;
+}
+
+static enum error held_add(struct group *g, size_t bytes, bool sparse, void **out) {
+    struct device *d = held_device(g);
+    struct held *h = pool_alloc(g->pool, sizeof *h);
+    enum error err = !h ? ERR_MEMORY : d || !sparse ? device_alloc(d, bytes, out) : memory_alloc_sparse(bytes, out);
+    if (err) return group_fail_own(g, err);
+    *h = (struct held){*out, g->held};
+    g->held = h;
+    return ERR_NONE;
+}
+
+static void held_free(const struct group *g) {
+    for (const struct held *h = g->held; h; h = h->next) device_free(held_device(g), h->memory);
+}
 
 /* ---- opening and closing ---- */
 
@@ -201,8 +228,9 @@ void group_close(struct group *g) {
     mail_close(g);
     carrier_close(g);
     if (g->link) g->link->ops->close(g->link);
+    held_free(g);
     for (int i = 0; i < LANES; i++) memory_free(g->lanes[i].scratch);
-    party_leave(g->party);
+    meeting_free(g->meeting);
     memory_free(g->roster);
     pool_free(g->pool);
     memory_free(g);
@@ -255,13 +283,14 @@ void group_use(struct group *g, const char *algorithm) {
     g->algo = strcmp(algorithm, "auto") ? algo_find(algorithm) : group_automatic(g);
 }
 
-/* ---- memory ---- */
+/* ---- memory that peers can read ---- */
 
 static enum error memory_of_group(struct group *g, size_t bytes, bool sparse, void **out) {
     struct collective c = {.kind = KIND_ALLOC, .lane = LANE_INLINE, .sum = {.type = DTYPE_U8, .count = (int64_t)bytes}};
     TRY(call_check(g, &c));
     TRY(call_run(g, &c, true));
-    return g->params.carrier ? carrier_alloc(g, bytes, out) : g->link->ops->alloc(g->link, bytes, sparse, out);
+    if (g->params.carrier || !g->link->ops->alloc) return held_add(g, bytes, sparse, out);
+    return g->link->ops->alloc(g->link, bytes, sparse, out);
 }
 
 enum error group_alloc(struct group *g, size_t bytes, void **out) {

@@ -385,8 +385,7 @@ static bool letter_await(struct group *g, struct letter *l, int64_t until) {
     while (letter_state(l) != WORK_DONE && !m->over && (!until || now < until)) {
         /* Other letters end in between: what wakes this one says nothing about the time. */
         int64_t next = until && until < l->look ? until : l->look;
-        struct timespec when = {.tv_sec = next / 1000000000, .tv_nsec = next % 1000000000};
-        pthread_cond_timedwait(&m->changed, &m->mutex, &when);
+        (void)condition_await(&m->changed, &m->mutex, next);
         now = clock_ns();
         if (now < l->look) continue;
         l->look = now + mail_slice(g);

@@ -7,25 +7,7 @@
 #include "transport/core.h"
 #include "transport/link/meeting.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-/* A meeting and how many groups of this process will leave it before it goes. */
-struct party {
-    _Atomic int members;
-    struct meeting *meeting;
-};
-
-void party_leave(struct party *p) {
-    if (!p || atomic_fetch_sub(&p->members, 1) > 1) return;
-    meeting_free(p->meeting);
-    memory_free(p);
-}
 
 struct wish {
     int64_t color, key;
@@ -41,7 +23,7 @@ struct split {
     int *member;           /* (n), ranks of the parent, in the subgroup's order */
     int neighbours, host;  /* members on this rank's host, and the first of them */
     struct roster *roster; /* NULL: all on one host */
-    struct party *party;
+    struct meeting *meeting;
 };
 
 /* ---- who is in it ---- */
@@ -103,44 +85,20 @@ static bool group_is_of_processes(const struct group *g) {
     return meeting_fd(g->params.meeting) >= 0;
 }
 
-/* The party owns the meeting from now on, whatever this gives. */
-static enum error party_create(struct split *s, int members, struct meeting *meeting) {
-    void *memory;
-    enum error err = memory_alloc(sizeof *s->party, &memory);
-    if (err) {
-        meeting_free(meeting);
-        return err;
-    }
-    s->party = memory;
-    s->party->meeting = meeting;
-    atomic_init(&s->party->members, members);
-    return ERR_NONE;
-}
-
-static enum error party_host(struct split *s, struct invitation *out) {
+static enum error split_host(struct split *s, struct invitation *out) {
     bool apart = group_is_of_processes(s->parent);
-    struct meeting *m;
-    TRY((apart ? meeting_create_shared : meeting_create)(s->neighbours, &m));
-    TRY(party_create(s, apart ? 1 : s->neighbours, m));
+    TRY((apart ? meeting_create_shared : meeting_create)(s->neighbours, &s->meeting));
+    if (!apart) meeting_share(s->meeting, s->neighbours);
     out->pid = (int64_t)getpid();
-    out->where = apart ? meeting_fd(m) : (int64_t)(intptr_t)s->party;
+    out->where = apart ? meeting_fd(s->meeting) : (int64_t)(intptr_t)s->meeting;
     return ERR_NONE;
 }
 
-static enum error party_join(struct split *s, const struct invitation *in) {
-    struct meeting *m;
+static enum error split_join(struct split *s, const struct invitation *in) {
     if (!in->pid) return FAIL(ERR_PEER, "rank %d could not prepare a subgroup", s->host);
-    if (!group_is_of_processes(s->parent)) {
-        s->party = (struct party *)(intptr_t)in->where;
-        return ERR_NONE;
-    }
-    int fd = meeting_fd_of(in->pid, in->where);
-    if (fd < 0)
-        return FAIL(ERR_IO, "/proc/%lld/fd/%lld of rank %d: %s", (long long)in->pid, (long long)in->where, s->host,
-                    strerror(errno));
-    enum error err = meeting_join(fd, s->neighbours, &m);
-    close(fd);
-    return err ? err : party_create(s, 1, m);
+    if (group_is_of_processes(s->parent)) return meeting_join_of(in->pid, in->where, s->neighbours, &s->meeting);
+    s->meeting = (struct meeting *)(intptr_t)in->where;
+    return ERR_NONE;
 }
 
 /* Every rank of the parent comes through here, whatever it could do before. err: what it could not. */
@@ -149,9 +107,9 @@ static enum error split_meet(struct split *s, enum error err, bool member) {
     struct invitation *all = pool_alloc(s->pool, (size_t)g->size * sizeof *all);
     bool meets = member && !err && g->params.meeting;
     if (!all) return ERR_MEMORY;
-    if (meets && s->host == g->rank) err = party_host(s, &all[g->rank]);
+    if (meets && s->host == g->rank) err = split_host(s, &all[g->rank]);
     TRY(group_gather_all(g, all, 2));
-    if (meets && s->host != g->rank) err = party_join(s, &all[s->host]);
+    if (meets && s->host != g->rank) err = split_join(s, &all[s->host]);
     int64_t worst = err;
     TRY(group_all_reduce(g, GROUP_INLINE, &worst, 1, DTYPE_I64, REDOP_MAX));
     if (worst && !err) return FAIL(ERR_PEER, "another rank could not enter its subgroup");
@@ -183,16 +141,16 @@ static enum error split_open(struct split *s, struct group **out) {
     p.size = s->n;
     p.idle = 0;
     p.id = split_id(s);
-    p.meeting = s->party ? s->party->meeting : NULL;
+    p.meeting = s->meeting;
     p.roster = s->roster;
-    if (s->party && p.roster && p.roster->hosts == 1) /* none of them is on another host */
+    if (s->meeting && p.roster && p.roster->hosts == 1) /* none of them is on another host */
         p.link = group_is_of_processes(s->parent) ? "shm" : "thread";
     p.carrier = NULL; /* subgroups are of the host's memory */
     p.device = NULL;
     TRY(split_number(s, &p.emulate));
     p.recorder = NULL; /* it is for one group, whose lanes go on beside this one's */
     TRY(group_open(&p, out));
-    (*out)->party = s->party;
+    (*out)->meeting = s->meeting;
     (*out)->roster = s->roster;
     return ERR_NONE;
 }
@@ -217,7 +175,7 @@ enum error group_split(struct group *g, int color, int key, struct group **out) 
     enum error err = split_agree(&s, color, key);
     if (!err && color >= 0) err = split_open(&s, out);
     if (err) {
-        party_leave(s.party);
+        meeting_free(s.meeting);
         memory_free(s.roster);
     }
     pool_free(s.pool);

@@ -75,12 +75,8 @@ static bool queue_go_on(struct queue *q, bool patient) {
 /* What comes meanwhile is begun at once. */
 static void queue_nap(struct queue *q) {
     enum { SHORT = 2000000 };
-    struct timespec until;
-    int64_t nap = clock_ns() - q->patience.start < SHORT ? 20000 : 200000;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += nap;
-    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
-    pthread_cond_timedwait(&q->more, &q->mutex, &until);
+    int64_t now = clock_ns(), nap = now - q->patience.start < SHORT ? 20000 : 200000;
+    (void)condition_await(&q->more, &q->mutex, now + nap);
 }
 
 static void *queue_thread(void *arg) {

@@ -75,10 +75,9 @@ void dashboard_follow(struct dashboard *d, const struct job *job) {
 
 /* A page asks more than once a second; what it saw last should not be that nobody answers. */
 static void dashboard_wait_for_page(struct dashboard *d) {
-    const struct timespec pause = {.tv_nsec = 10000000};
-    int64_t until = clock_ns() + (int64_t)(LOOKING * 1e9);
+    int64_t until = clock_after(LOOKING);
     while (board_server_idle(d->server) < LOOKING && !board_server_done(d->server) && clock_ns() < until)
-        nanosleep(&pause, NULL);
+        clock_nap(10000000);
 }
 
 void dashboard_close(struct dashboard *d, int code) {

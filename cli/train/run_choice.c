@@ -1,5 +1,6 @@
 #include "cli/train/run_place.h"
 
+#include "engine/base/digest.h"
 #include "engine/base/file.h"
 #include "engine/base/limits.h"
 #include "engine/base/log.h"
@@ -15,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 enum error run_choice_write(const struct run_place *p, struct pool *pool) {
@@ -38,9 +38,7 @@ void run_choice_failed(const struct run_place *p, int code, const char *words, s
 
 static enum error choice_draw_id(struct pool *pool, const char **out) {
     uint64_t id = 0;
-    while (id == 0)
-        if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id)
-            return FAIL(ERR_IO, "no random number: %s", strerror(errno));
+    while (id == 0) TRY(random_bytes(&id, sizeof id));
     *out = pool_printf(pool, "%016llx", (unsigned long long)id);
     return *out ? ERR_NONE : ERR_MEMORY;
 }

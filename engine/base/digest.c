@@ -6,6 +6,7 @@
 #include "engine/base/digest.h"
 #include "engine/base/digest_fast.h"
 
+#include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -13,6 +14,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 /* ---- crc32c ---- */
 
@@ -109,6 +111,11 @@ void sha256_hex(struct sha256 s, char out[SHA256_TEXT]) {
 /* At exit libcrypto would free what threads of nng may still use. */
 __attribute__((constructor)) static void libcrypto_stays(void) {
     OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+}
+
+enum error random_bytes(void *out, size_t n) {
+    if (getrandom(out, n, 0) == (ssize_t)n) return ERR_NONE;
+    return FAIL(ERR_CREATE, "no random numbers: %s", strerror(errno));
 }
 
 enum error scrypt_key(const char *secret, const void *salt, size_t salt_n, uint8_t out[SHA256_BYTES]) {

@@ -22,6 +22,8 @@ void sha256_hex(struct sha256 s, char out[SHA256_TEXT]);
 
 /* HMAC-SHA256 of n bytes under a key: proves that its author holds the key. */
 void hmac_sha256(const void *key, size_t key_n, const void *data, size_t n, uint8_t out[SHA256_BYTES]);
+/* At most 256 random bytes, which nobody can guess. */
+MUST_CHECK enum error random_bytes(void *out, size_t n);
 /* A key from a secret that a person chose, by scrypt (RFC 7914) with n = 32768, r = 8, p = 1: each guess of the secret
  * costs who guesses what it costs here, 32 MB of memory and about 0.1 s of a core. ERR_MEMORY: there is not as much. */
 MUST_CHECK enum error scrypt_key(const char *secret, const void *salt, size_t salt_n, uint8_t out[SHA256_BYTES]);

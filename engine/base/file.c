@@ -2,6 +2,7 @@
  * have dropped the data, so that a second one would report success about a file that is not there.
  */
 #include "engine/base/file.h"
+#include "engine/base/clock.h"
 #include "engine/base/log.h"
 
 #include <dirent.h>
@@ -18,7 +19,6 @@
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /* For a call that failed on a path. */
@@ -299,11 +299,10 @@ void file_keep_temporary(struct pool *pool, char **path) {
 
 bool file_lock(int fd) {
     enum { TRIES = 20 };
-    const struct timespec moment = {.tv_nsec = 5000000};
     for (int i = 0; i < TRIES; i++) {
         if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
         if (errno != EWOULDBLOCK && errno != EINTR) return false;
-        nanosleep(&moment, NULL);
+        clock_nap(5000000);
     }
     return false;
 }

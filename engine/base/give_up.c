@@ -1,9 +1,9 @@
 #include "engine/base/give_up.h"
+#include "engine/base/clock.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -16,9 +16,7 @@ static struct { /* before 'done', under the lock; then it stays */
 
 static void *wait_for_end(void *none) {
     (void)none;
-    time_t whole = (time_t)last.seconds;
-    const struct timespec left = {whole, (long)((last.seconds - (double)whole) * 1e9)};
-    nanosleep(&left, NULL);
+    clock_nap((int64_t)(last.seconds * 1e9));
     fprintf(stderr, "error: %s%s%s\n", last.words, *last.hint ? "\nhint: " : "", last.hint);
     _exit(error_exit_code(last.err));
 }

@@ -84,8 +84,7 @@ static void *stays_watch(void *none) {
             int64_t since = atomic_load(&stays[i].since);
             if (since > 0 && now - since > most) overstay_end(&stays[i], clock_seconds(now - since));
         }
-        const struct timespec t = {pause / 1000000000, pause % 1000000000 + 1000000};
-        nanosleep(&t, NULL);
+        clock_nap(pause + 1000000);
     }
     return NULL;
 }

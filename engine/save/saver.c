@@ -11,6 +11,7 @@
  * Whatever fails before 4, or whoever kills us, no step-N has changed, and what is left bears a
  * name that no reader looks at. A failed fsync is final: that file is given up and nothing is tried
  * again on it. */
+#include "engine/base/digest.h"
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/thread.h"
@@ -24,7 +25,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,8 +55,7 @@ struct saver {
 /* Makes and locks a temporary folder. */
 static enum error temporary_open(const char *folder, int64_t step, char path[PATH_MOST], int *fd) {
     uint32_t random;
-    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
-        return FAIL(ERR_IO, "no random number: %s", strerror(errno));
+    TRY(random_bytes(&random, sizeof random));
     int n = snprintf(path, PATH_MOST, "%s/" TEMPORARY_PREFIX "step-%09" PRId64 ".%d-%08x", folder, step, (int)getpid(),
                      random);
     if (n >= PATH_MOST) return FAIL(ERR_CREATE, "the path '%.64s...' is too long", folder);

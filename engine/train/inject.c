@@ -98,8 +98,7 @@ void inject_begin(struct trainer *t) {
 static int64_t lag_sleep(struct lag *l) {
     if (l->owed < SLEEP_LEAST_NS) return 0;
     int64_t ns = (int64_t)l->owed, begin = clock_ns();
-    struct timespec s = {ns / 1000000000, ns % 1000000000};
-    nanosleep(&s, NULL); /* a signal may end it: the rest stays owed */
+    clock_nap(ns); /* a signal may end it: the rest stays owed */
     int64_t slept = clock_ns() - begin;
     l->owed = fmax(l->owed - (double)slept, -SLEEP_LEAST_NS);
     return slept;

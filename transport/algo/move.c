@@ -41,5 +41,5 @@ enum error collective_move(struct collective *c) {
     if (c->kind == KIND_RECV) return collective_receive(c, c->root, c->buf, c->sum.count, LAND_COPY);
     if (collective_moves(c)) return move_run(move_algo(c), c);
     TRY(ops->meet(c->link, c->lane, &c->call, c->buf, c->at));
-    return ops->lazy && c->kind != KIND_ALLOC ? ops->sync(c->link, c->lane) : ERR_NONE;
+    return ops->lazy ? ops->sync(c->link, c->lane) : ERR_NONE;
 }

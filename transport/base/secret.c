@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 /* The same for all runs: members know nothing of a run before they have met. Guesses can be prepared for all runs at
  * once, but not faster. */
@@ -38,7 +37,7 @@ enum error secret_key(const char *secret, char key[SECRET_SIZE]) {
 
 enum error secret_random(char key[SECRET_SIZE]) {
     uint64_t r[2];
-    if (getrandom(r, sizeof r, 0) != sizeof r) return FAIL(ERR_IO, "no random numbers for a secret");
+    TRY(random_bytes(r, sizeof r));
     snprintf(key, SECRET_SIZE, "%016llx%016llx", (unsigned long long)r[0], (unsigned long long)r[1]);
     return ERR_NONE;
 }

@@ -117,26 +117,9 @@ const char *group_carrier(const struct group *g, const char **why) {
     return g->carrier ? g->carrier->ops->name : NULL;
 }
 
-/* ---- memory ---- */
-
-struct held {
-    void *memory;
-    struct held *next;
-};
-
-enum error carrier_alloc(struct group *g, size_t bytes, void **out) {
-    struct held *h = pool_alloc(g->pool, sizeof *h);
-    enum error err = h ? device_alloc(g->params.device, bytes, out) : ERR_MEMORY;
-    if (err) return group_fail_own(g, err);
-    *h = (struct held){*out, g->held};
-    g->held = h;
-    return ERR_NONE;
-}
-
 void carrier_close(struct group *g) {
     if (g->carrier && g->carrier != g->staged) g->carrier->ops->close(g->carrier);
     if (g->staged) g->staged->ops->close(g->staged);
-    for (const struct held *h = g->held; h; h = h->next) device_free(g->params.device, h->memory);
 }
 
 bool carrier_holds(const struct group *g, const struct collective *c) {
@@ -249,13 +232,12 @@ static enum error carrier_look_around(struct carrier *cr, const struct collectiv
 static void carrier_pause(const struct carrier_patience *p, bool patient) {
     enum { BRIEF = 20000, SHORT = 2000000 };
     int64_t waited = clock_ns() - p->start;
-    struct timespec nap = {.tv_nsec = waited < SHORT ? 20000 : 200000};
     if (patient && waited < BRIEF)
         clock_relax();
     else if (patient && waited < SHORT)
         sched_yield();
     else
-        nanosleep(&nap, NULL);
+        clock_nap(waited < SHORT ? 20000 : 200000);
 }
 
 /* Whether the mark is passed, or where 'until' is set until it is. */

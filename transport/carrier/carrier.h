@@ -47,8 +47,6 @@ const struct carrier_ops *const *carrier_list(int *count);
 
 MUST_CHECK enum error carrier_open(struct group *g); /* collective */
 void carrier_close(struct group *g);
-/* The device's memory, or where this rank has no accelerator the host's. Freed with the group. */
-MUST_CHECK enum error carrier_alloc(struct group *g, size_t bytes, void **out);
 bool carrier_holds(const struct group *g, const struct collective *c);
 /* The carrier of a call whose buffer is on an accelerator. */
 struct carrier *carrier_for(const struct group *g, const struct collective *c);

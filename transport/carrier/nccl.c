@@ -62,7 +62,6 @@ static enum error nccl_look(const struct nccl_carrier *n, int64_t now, int64_t *
 static enum error nccl_settle(struct nccl_carrier *n, ncclResult_t rc, const char *what,
                               const struct device_mark *end) {
     enum { BRIEF = 1000000 };
-    const struct timespec nap = {.tv_nsec = 200000};
     int64_t start = clock_ns(), looked = start;
     if (rc == ncclSuccess) rc = nccl_state(n);
     while (rc == ncclInProgress || (rc == ncclSuccess && end && !n->carrier.runtime->passed(end))) {
@@ -72,7 +71,7 @@ static enum error nccl_settle(struct nccl_carrier *n, ncclResult_t rc, const cha
             return FAIL(ERR_TIMEOUT, "%s has not ended within %g s%s", what, n->timeout,
                         n->carrier.group ? "" : "\nset NCCL_DEBUG=INFO to see what it waits for");
         if (now - start > BRIEF)
-            nanosleep(&nap, NULL);
+            clock_nap(200000);
         else
             sched_yield();
         rc = nccl_state(n);

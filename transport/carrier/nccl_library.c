@@ -1,6 +1,7 @@
 #ifdef ENGINE_HAVE_NCCL
 #include "transport/carrier/nccl_impl.h"
 
+#include "engine/base/clock.h"
 #include "engine/base/library.h"
 
 #include <dlfcn.h>
@@ -8,7 +9,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 struct nccl_library nccl;
 
@@ -51,7 +51,7 @@ bool nccl_abort(ncclComm_t comm) {
         return false;
     }
     pthread_detach(thread);
-    for (int i = 0; i < NAPS && !atomic_load(&a->over); i++) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    for (int i = 0; i < NAPS && !atomic_load(&a->over); i++) clock_nap(1000000);
     bool over = atomic_exchange(&a->over, true);
     if (over) free(a);
     return over;

@@ -2,7 +2,7 @@
  * messages of ALL_LANES. The header names kinds and types, so that a reader needs nothing of the program that wrote it. */
 #pragma once
 #include "transport/flight/recorder.h"
-#include "transport/link/note.h"
+#include "transport/link/words.h"
 
 #include <stdatomic.h>
 

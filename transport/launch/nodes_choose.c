@@ -76,7 +76,7 @@ static enum error nodes_hear_all(struct nodes *n, struct lost_ranks *all) {
             if (!here && (waited > n->p->patience || (waited > GONE && !store_sees(n->store, at->member))))
                 node_forget(n, at, all);
             else if (!here)
-                nodes_pause(LOOK_MS);
+                clock_nap(LOOK_NS);
         }
     }
     return ERR_NONE;
@@ -158,7 +158,7 @@ static enum error comers_await(struct nodes *n) {
             told = waited;
             log_info("waiting for nodes: %d of %d to %d have come (%.0f s)", here, least, most, waited);
         }
-        nodes_pause(LOOK_MS);
+        clock_nap(LOOK_NS);
     }
 }
 

@@ -3,7 +3,7 @@
 #include "transport/launch/nodes.h"
 #include <string.h>
 
-enum { LOOK_MS = 50, HEAR_MS = 1000 };              /* between two looks at the store; for others to hear of the end */
+enum { LOOK_NS = 50000000, HEAR_NS = 1000000000 };  /* between two looks at the store; for others to hear of the end */
 enum { FIRST_S = 2, TELL_S = 5 };                   /* until the first word of who is awaited, and between two */
 enum { LOCALS_MAX = 1 << 16, WORLD_MAX = 1 << 20 }; /* of what others say */
 struct present {                                    /* a node of the round that this one was in last */
@@ -29,7 +29,6 @@ struct nodes {
     struct present at[]; /* room for two of each node: one that is lost, and the one that comes in its place */
 };
 
-void nodes_pause(int64_t ms);
 /* Whether the number of nodes is not fixed. */
 static inline bool nodes_flexible(const struct nodes *n) {
     return n->p->nodes_min > 0 && n->p->nodes_min < n->p->nodes_max;

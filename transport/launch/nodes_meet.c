@@ -13,6 +13,7 @@
 #include "transport/launch/nodes_impl.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/digest.h"
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/process.h"
@@ -21,7 +22,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum error nodes_master(const char *text, int64_t port, struct pool *pool, const char **out) {
     const char *colon = strchr(text, ':'), *end = strchr(text, ']');
@@ -55,7 +55,7 @@ enum error nodes_open(const struct nodes_params *p, struct nodes **out) {
     TRY(memory_alloc(sizeof(struct nodes) + bytes, &memory));
     struct nodes *n = memory;
     n->p = p;
-    if (getrandom(&n->instance, sizeof n->instance, 0) != sizeof n->instance) n->instance = (uint32_t)clock_ns();
+    if (random_bytes(&n->instance, sizeof n->instance) != ERR_NONE) n->instance = (uint32_t)clock_ns();
     snprintf(n->url, sizeof n->url, "tcp://%s", p->master ? p->master : "127.0.0.1:0");
     *out = n;
     return ERR_NONE;
@@ -65,14 +65,6 @@ static enum error nodes_new_pool(struct nodes *n) {
     pool_free(n->pool);
     n->pool = NULL;
     return pool_create(&n->pool);
-}
-
-void nodes_pause(int64_t ms) {
-    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
-}
-
-static enum error round_set(struct nodes *n, const char *text) {
-    return store_set(n->store, "round", text, strlen(text));
 }
 
 /* ---- a round that is over elsewhere ---- */
@@ -107,15 +99,15 @@ bool nodes_are_over(struct nodes *n) {
     pool_free(pool);
     if (!err && !over) n->over = 0;
     if (!n->over && over) n->over = now;
-    if (!n->over && err == ERR_PEER && n->p->needs_first) n->over = now + (int64_t)(n->p->timeout * 1e9);
+    if (!n->over && err == ERR_PEER && n->p->needs_first) n->over = clock_after(n->p->timeout);
     return n->over && clock_seconds(now - n->over) > n->p->patience;
 }
 
 /* A node 0 whose ranks have failed stays while others of the round are connected, so that all of them hear of it. */
 static void failure_linger(const struct nodes *n) {
-    for (int left = HEAR_MS, i = 0; n->failed && left > 0 && i < n->count;)
+    for (int left = HEAR_NS, i = 0; n->failed && left > 0 && i < n->count;)
         if (n->at[i].index && store_sees(n->store, n->at[i].member))
-            nodes_pause(LOOK_MS), left -= LOOK_MS;
+            clock_nap(LOOK_NS), left -= LOOK_NS;
         else
             i++;
 }
@@ -125,9 +117,10 @@ static void failure_linger(const struct nodes *n) {
 /* Those that wait to be taken in hear that they will not be. */
 void nodes_close(struct nodes *n) {
     if (!n) return;
+    static const char ended[] = NODES_END "the run has ended without this node";
     bool told = n->p->index == 0 && n->p->nodes_max > 1 && nodes_wait(n->store) &&
-                round_set(n, "end the run has ended without this node") == ERR_NONE;
-    if (told) nodes_pause(HEAR_MS);
+                store_set(n->store, "round", ended, sizeof ended - 1) == ERR_NONE;
+    if (told) clock_nap(HEAR_NS);
     if (n->p->index == 0) failure_linger(n);
     store_close(n->store);
     pool_free(n->pool);
@@ -193,8 +186,8 @@ static enum error round_begin(struct nodes *n, struct nodes_loss *loss, const ch
     TRY(nodes_choose(n, loss, &list));
     *text = nodes_end(list) ? list : pool_printf(n->pool, "%08x-%d%s", (unsigned)n->instance, n->rounds++, list);
     if (!*text) return ERR_MEMORY;
-    TRY(round_set(n, *text));
-    if (nodes_end(*text) && n->count > 1) nodes_pause(HEAR_MS);
+    TRY(store_set(n->store, "round", *text, strlen(*text)));
+    if (nodes_end(*text) && n->count > 1) clock_nap(HEAR_NS);
     return ERR_NONE;
 }
 
@@ -301,7 +294,7 @@ static enum error round_await(struct nodes *n, const struct nodes_loss *loss, co
             told = waited;
             log_info("waiting for %s at %s (%.0f s)", err ? "node 0" : "a round of node 0", n->p->master, waited);
         }
-        nodes_pause(LOOK_MS + n->p->nodes_max); /* all nodes look */
+        clock_nap(LOOK_NS + n->p->nodes_max * 1000000LL); /* all nodes look */
     }
 }
 

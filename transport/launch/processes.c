@@ -262,10 +262,8 @@ static void signals_read(struct launch_watch *w) {
 /* ---- the loop ---- */
 
 static int watch_ms(const struct launch_watch *w) {
-    int64_t next = w->deadline && w->deadline < w->over ? w->deadline : w->over;
-    if (next == INT64_MAX || w->killed) return -1;
-    int64_t left = next - clock_ns();
-    return left <= 0 ? 0 : (int)(left / 1000000) + 1;
+    if (w->killed) return -1;
+    return clock_ms_until(w->deadline && w->deadline < w->over ? w->deadline : w->over);
 }
 
 static void watch_wait(struct launch_watch *w, int timeout) {

@@ -8,13 +8,13 @@
  *      its process and descriptor, by which they open it: nothing is left when they die. */
 #include "transport/launch/station.h"
 
+#include "engine/base/file.h"
 #include "engine/base/process.h"
 #include "transport/launch/launch.h"
 #include "transport/launch/launcher.h"
 #include "transport/launch/token.h"
 #include "transport/link/link.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,14 +37,9 @@ struct station {
 /* Ranks can share memory if they run on one kernel and see each other's processes. They count as
  * one host only if they have the network in common, too. */
 static void node_name(char out[NODE_MAX]) {
-    char boot[40] = "";
+    char boot[40];
     struct stat pid = {0}, net = {0};
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (f) {
-        if (!fgets(boot, sizeof boot, f)) *boot = '\0';
-        fclose(f);
-    }
-    boot[strcspn(boot, "\n")] = '\0';
+    (void)file_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
     (void)stat("/proc/self/ns/pid", &pid); /* where there is none, all zeros are alike */
     (void)stat("/proc/self/ns/net", &net);
     snprintf(out, NODE_MAX, "%s/%llu/%llu/%u", boot, (unsigned long long)pid.st_ino, (unsigned long long)net.st_ino,
@@ -161,15 +156,7 @@ static enum error board_join(struct station *s, const char *key, int locals) {
     int pid, fd;
     TRY(store_get(s->store, key, 0, s->pool, &text, &n));
     if (sscanf(text, "%9d %9d", &pid, &fd) != 2) return FAIL(ERR_DATA, "the store's '%s' is '%.32s'", key, text);
-    int own = meeting_fd_of(pid, fd);
-    if (own < 0)
-        return FAIL(ERR_PEER,
-                    "cannot share memory with process %d: %s\nwhere ranks of one host may not see each other, use "
-                    "comm.link: tcp",
-                    pid, strerror(errno));
-    enum error err = meeting_join(own, locals, &s->meeting);
-    close(own);
-    return err;
+    return meeting_join_of(pid, fd, locals, &s->meeting);
 }
 
 static enum error board_open(struct station *s, const struct station_params *p) {

@@ -5,7 +5,7 @@
  * Pipes lie between each two ranks, and what is lent for each rank, but memory is put there when it is first used: what
  * a rank costs does not grow with the number of its peers, but with those that it exchanges messages with. */
 #pragma once
-#include "transport/link/note.h"
+#include "transport/link/words.h"
 #include <stdatomic.h>
 
 enum {
@@ -88,8 +88,9 @@ static inline size_t board_row(int size) {
 }
 
 struct meeting {
-    int fd;   /* -1: for threads */
-    int size; /* ranks */
+    _Atomic int users; /* that have still to free it */
+    int fd;            /* -1: for threads */
+    int size;          /* ranks */
     char *base;
     size_t reserved;
     size_t mapped;       /* bytes of it that this process may touch */

@@ -61,7 +61,7 @@ void link_waited(struct link *l, int64_t since, int64_t ended) {
 
 /* The kernel may wake a thread 50 us late so as to wake several at once; not here. */
 static void thread_sleep_until(int64_t when) {
-    struct timespec t = {.tv_sec = when / 1000000000, .tv_nsec = when % 1000000000};
+    const struct timespec t = clock_timespec(when);
     prctl(PR_SET_TIMERSLACK, 1UL);
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
     prctl(PR_SET_TIMERSLACK, 0UL); /* the default again */

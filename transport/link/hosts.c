@@ -117,8 +117,7 @@ static enum error hosts_exchange(struct link *l, int lane, const struct call *la
 
 static enum error hosts_alloc(struct link *l, size_t bytes, bool sparse, void **out) {
     struct link *inside = hosts_of(l)->inside;
-    TRY(inside_pass_on(l, 0, inside->ops->alloc(inside, bytes, sparse, out)));
-    return hosts_sync(l, 0);
+    return inside_pass_on(l, 0, inside->ops->alloc(inside, bytes, sparse, out));
 }
 
 /* Looks after the ranks of this host; the streams report the deaths of others. */

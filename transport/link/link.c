@@ -22,6 +22,11 @@ const struct link_ops *link_find(const char *name) {
     return NULL;
 }
 
+enum error link_fail_own(struct link *l, enum error err) {
+    char words[ERROR_WORDS];
+    return l->ops->fail(l, err, error_words(words, sizeof words));
+}
+
 void sink_copy(void *ctx, size_t offset, const void *data, size_t n) {
     memcpy((char *)ctx + offset, data, n);
 }

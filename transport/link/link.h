@@ -32,6 +32,21 @@ struct call {
     uint64_t detail;   /* compared */
     uint32_t sequence; /* of calls on this lane; compared */
 };
+static inline bool same_call(const struct call *a, const struct call *b) {
+    return a->what == b->what && a->count == b->count && a->detail == b->detail && a->sequence == b->sequence;
+}
+/* Stands before the bytes of every message: by it ranks that are out of step notice before a byte is misread. */
+struct label {
+    struct call call;
+    uint64_t bytes;
+    int64_t stamp;
+};
+
+/* Whether it stands before what this rank expects. The detail of a call is compared where ranks meet. */
+static inline bool label_fits(const struct label *l, const struct call *mine, size_t bytes) {
+    const struct call *c = &l->call;
+    return c->what == mine->what && c->count == mine->count && c->sequence == mine->sequence && l->bytes == bytes;
+}
 
 struct meeting;
 struct link_params {
@@ -132,8 +147,8 @@ struct link_ops {
      * an average is left undivided. NULL: the link cannot. */
     enum error (*native)(struct link *l, int lane, const struct native_call *c);
 
-    /* Collective, on lane 0: zeroed memory that peers can reach. Freed with the meeting. sparse: see group_allocator. NULL:
-     * the link has none. */
+    /* Collective, on lane 0, after all have met and synced for it: zeroed memory that peers of this host can reach. Freed
+     * with the meeting. sparse: see group_allocator. NULL: the link has none. */
     enum error (*alloc)(struct link *l, size_t bytes, bool sparse, void **out);
 
     /* Fails the link on all ranks; the first failure wins. Any thread. Returns the error that won, recorded. */
@@ -158,6 +173,8 @@ static inline bool link_is_far(const struct link_ops *link) {
 static inline int link_rank_name(const struct link_params *p, int rank) {
     return p->names ? p->names[rank] : rank;
 }
+/* Fails the link with the words of this thread's last failure. */
+MUST_CHECK enum error link_fail_own(struct link *l, enum error err);
 /* A sink that copies to ctx. */
 void sink_copy(void *ctx, size_t offset, const void *data, size_t n);
 

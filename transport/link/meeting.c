@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,12 +126,6 @@ enum error meeting_extend_sparse(struct meeting *m, size_t bytes) {
     return longer && ftruncate(m->fd, (off_t)bytes) != 0 ? meeting_fail_share(bytes, errno) : ERR_NONE;
 }
 
-/* The fixed part, filled up to the pipes. */
-static enum error meeting_extend_fixed(struct meeting *m, const struct board *plan) {
-    TRY(meeting_extend(m, plan->pipes));
-    return meeting_extend_sparse(m, plan->end);
-}
-
 enum error meeting_map(struct meeting *m, size_t bytes) {
     if (bytes <= m->mapped) return ERR_NONE;
     TRY(meeting_check_reserved(m, bytes)); /* another rank may have more */
@@ -153,6 +148,7 @@ static enum error meeting_new(int fd, int size, struct meeting **out) {
         if (fd >= 0) close(fd);
         return FAIL(ERR_MEMORY, "cannot allocate a meeting");
     }
+    m->users = 1;
     m->fd = fd;
     m->size = size;
     enum error err = meeting_reserve(m, board_plan(size).end);
@@ -169,7 +165,8 @@ static enum error meeting_start(int size, int fd, struct meeting **out) {
     enum error err;
     TRY(meeting_new(fd, size, &m));
     struct board plan = board_plan(size);
-    TRY_GOTO(err, meeting_extend_fixed(m, &plan), failed);
+    TRY_GOTO(err, meeting_extend(m, plan.pipes), failed);
+    TRY_GOTO(err, meeting_extend_sparse(m, plan.end), failed);
     TRY_GOTO(err, meeting_map(m, plan.end), failed);
     m->board = (struct board *)m->base;
     *m->board = plan;
@@ -208,9 +205,8 @@ static enum error meeting_check_board(int fd, int size) {
     if (!S_ISREG(st.st_mode) || pread(fd, &got, sizeof got, 0) != (ssize_t)sizeof got || got.magic != magic)
         return FAIL(ERR_DATA, "descriptor %d is not where ranks of this program meet", fd);
     if (got.size != size) return FAIL(ERR_MISMATCH, "this rank expects %d ranks, its starter %d", size, got.size);
-    if (got.pipe_lines != plan.pipe_lines || got.pipe_bytes != plan.pipe_bytes || got.slots != plan.slots ||
-        got.arrivals != plan.arrivals || got.pipes != plan.pipes || got.lent != plan.lent || got.mail != plan.mail ||
-        got.end != plan.end || (uint64_t)st.st_size < plan.end)
+    plan.cores = got.cores; /* the starter's */
+    if (memcmp(&got, &plan, offsetof(struct board, lent_bytes)) != 0 || (uint64_t)st.st_size < plan.end)
         return FAIL(ERR_DATA, "descriptor %d: a board of another program", fd);
     return ERR_NONE;
 }
@@ -236,14 +232,26 @@ int meeting_fd(const struct meeting *m) {
     return m->fd;
 }
 
-int meeting_fd_of(int64_t pid, int64_t fd) {
+enum error meeting_join_of(int64_t pid, int64_t fd, int size, struct meeting **out) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)pid, (long long)fd);
-    return open(path, O_RDWR | O_CLOEXEC);
+    int own = open(path, O_RDWR | O_CLOEXEC);
+    if (own < 0)
+        return FAIL(ERR_PEER,
+                    "cannot share memory with process %lld: %s\nwhere ranks of one host may not see each other, use "
+                    "comm.link: tcp",
+                    (long long)pid, strerror(errno));
+    enum error err = meeting_join(own, size, out);
+    close(own);
+    return err;
+}
+
+void meeting_share(struct meeting *m, int users) {
+    m->users = users;
 }
 
 void meeting_free(struct meeting *m) {
-    if (!m) return;
+    if (!m || atomic_fetch_sub(&m->users, 1) > 1) return;
     if (m->base) munmap(m->base, m->reserved);
     if (m->fd >= 0) close(m->fd);
     free(m);

@@ -10,9 +10,11 @@ struct meeting;
 MUST_CHECK enum error meeting_create(int size, struct meeting **out);        /* for threads */
 MUST_CHECK enum error meeting_create_shared(int size, struct meeting **out); /* for processes; a memfd */
 MUST_CHECK enum error meeting_join(int fd, int size, struct meeting **out);  /* in a started process */
+/* The same of one that another process of this host has at its descriptor fd. */
+MUST_CHECK enum error meeting_join_of(int64_t pid, int64_t fd, int size, struct meeting **out);
+/* So many will free it, each for itself; else one. */
+void meeting_share(struct meeting *m, int users);
 void meeting_free(struct meeting *m);
 /* The descriptor for meeting_join, -1 where the meeting is for threads. It is close-on-exec: a
  * starter hands it on (posix_spawn_file_actions_adddup2). */
 int meeting_fd(const struct meeting *m);
-/* The descriptor of another process of this host, opened here for meeting_join; -1 with errno. */
-int meeting_fd_of(int64_t pid, int64_t fd);

@@ -22,7 +22,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 extern const struct link_ops link_mpi;
 
@@ -170,7 +169,7 @@ static enum error wait_give_way(struct tcp *t, int lane, int64_t waited) {
         sched_yield();
         return ERR_NONE;
     }
-    nanosleep(&(struct timespec){.tv_nsec = waited < NAP_MOST ? waited : NAP_MOST}, NULL);
+    clock_nap(waited < NAP_MOST ? waited : NAP_MOST);
     return tcp_failure(&t->link);
 }
 
@@ -220,7 +219,7 @@ static void exchange_give_up(struct tcp *t, int lane) {
     do {
         for (int i = 0; i < 2; i++) flights_land_cancelled(t, f[i]);
         m->stuck = flights_count(&m->out) || flights_count(&m->in);
-        if (m->stuck) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        if (m->stuck) clock_nap(1000000);
     } while (m->stuck && clock_seconds(clock_ns() - start) < moment);
 }
 
@@ -333,7 +332,6 @@ static enum error mpi_open_carried(struct tcp *t, const struct mpi *mpi) {
     struct mpi_carried *c = t->carried = memory;
     c->mpi = mpi;
     for (int i = 0; i < LANES; i++) TRY(mpi_open_lane(t, i));
-    t->exchange = mpi_exchange;
     t->link.guard = NULL; /* of what MPI sends, nothing is known */
     return tcp_begin_use(&t->link);
 }

@@ -2,7 +2,6 @@
  * the other. Each message is labelled with the call it belongs to, so ranks that are out of step find out before a byte
  * is misread. Pieces are handed over every 16 KB, so that the reader works while the writer writes. */
 #include "engine/base/futex.h"
-#include "transport/link/label.h"
 #include "transport/link/shared.h"
 
 #include <string.h>
@@ -32,7 +31,7 @@ static enum error pipe_open(struct shared *s, int lane, bool in, int peer, struc
     *out = pipe_of(s, lane, from, to);
     if (atomic_load_explicit(opened, memory_order_relaxed)) return ERR_NONE;
     enum error err = meeting_fill(s->meeting, board_pipe(s->board, lane_way(lane), from, to), s->board->pipe_bytes);
-    if (err) return shared_fail_own(&s->link, err);
+    if (err) return link_fail_own(&s->link, err);
     atomic_store(opened, true);
     return ERR_NONE;
 }

@@ -4,7 +4,6 @@
 #include "transport/link/shared.h"
 #include "engine/base/clock.h"
 #include "engine/base/memory.h"
-#include "transport/link/label.h"
 
 #include <assert.h>
 #include <sched.h>
@@ -129,11 +128,6 @@ static void *shared_lent(struct link *l, int lane, int rank) {
     return s->meeting->base + s->board->lent + index * s->board->lent_bytes;
 }
 
-enum error shared_fail_own(struct link *l, enum error err) {
-    char words[REASON_MAX];
-    return shared_fail(l, err, error_words(words, sizeof words));
-}
-
 static enum error shared_lend(struct link *l, int lane, void *buf, void **mine) {
     struct shared *s = shared_of(l);
     *mine = buf;
@@ -141,7 +135,7 @@ static enum error shared_lend(struct link *l, int lane, void *buf, void **mine) 
     char *own = *mine = shared_lent(l, lane, l->params.rank);
     if (s->lent[lane]) return ERR_NONE;
     enum error err = meeting_fill(s->meeting, (size_t)(own - s->meeting->base), s->board->lent_bytes);
-    if (err) return shared_fail_own(l, err);
+    if (err) return link_fail_own(l, err);
     s->lent[lane] = true;
     return ERR_NONE;
 }
@@ -176,10 +170,10 @@ static enum error shared_alloc(struct link *l, size_t bytes, bool sparse, void *
     size_t stride = 0, total = 0;
     enum error err = alloc_stride(bytes, l->params.size, &stride, &total);
     if (!err && l->params.rank == 0) err = board_grow(s, total, sparse);
-    if (err) return shared_fail_own(l, err);
+    if (err) return link_fail_own(l, err);
     TRY(shared_sync(l, 0));
     if (s->meeting->fd >= 0 && (err = meeting_map(s->meeting, s->board->used)) != ERR_NONE)
-        return shared_fail_own(l, err);
+        return link_fail_own(l, err);
     *out = s->meeting->base + s->board->allocated + (size_t)l->params.rank * stride;
     return shared_sync(l, 0); /* what was read stands until all have read it */
 }

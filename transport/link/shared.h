@@ -22,8 +22,6 @@ static inline size_t opened_index(const struct shared *s, int way, bool in, int 
     return ((size_t)way * 2 + in) * (size_t)s->link.params.size + (size_t)peer;
 }
 
-/* Fails the group with the words of this thread's last failure. */
-MUST_CHECK enum error shared_fail_own(struct link *l, enum error err);
 enum error shared_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
                            const struct incoming *in);
 enum error shared_arrival(struct link *l, int *peer);

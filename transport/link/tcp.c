@@ -1,7 +1,6 @@
 /* Link "tcp": ranks reach each other over TCP, as threads or processes, on one host or on many.
  * It is lazy: a call is published and nobody is waited for; the messages that follow bear it. */
 #include "engine/base/clock.h"
-#include "transport/base/condition.h"
 #include "transport/link/tcp_impl.h"
 
 #include <stdlib.h>
@@ -39,7 +38,7 @@ static enum error circle_agree(struct link *l, int lane, const struct call *labe
         double theirs[2];
         struct outgoing out = {.peer = circle_on(c, k), .data = v, .bytes = bytes};
         struct incoming in = {.peer = circle_on(c, c.n - k), .bytes = bytes, .sink = sink_copy, .ctx = theirs};
-        TRY(tcp_of(l)->exchange(l, lane, label, &out, &in));
+        TRY(tcp_of(l)->own->exchange(l, lane, label, &out, &in));
         for (int i = 0; i < count; i++)
             if (theirs[i] > v[i]) v[i] = theirs[i];
     }
@@ -59,28 +58,6 @@ enum error tcp_sync(struct link *l, int lane) {
     return tcp_gather(l, lane, circle_of_all(l));
 }
 
-/* ---- memory ---- */
-
-/* This rank's own: nobody reaches it, but it is asked for and checked as if they did. */
-enum error tcp_alloc(struct link *l, size_t bytes, bool sparse, void **out) {
-    struct tcp *t = tcp_of(l);
-    size_t whole;
-    void *memory = NULL;
-    char words[REASON_MAX];
-    enum error err;
-    if (__builtin_add_overflow(bytes, sizeof(struct tcp_block), &whole))
-        err = FAIL(ERR_MEMORY, "cannot allocate %zu bytes", bytes);
-    else
-        err = sparse ? memory_alloc_sparse(whole, &memory) : memory_alloc(whole, &memory);
-    if (err) return tcp_fail(l, err, error_words(words, sizeof words));
-    struct tcp_block *b = memory;
-    b->next = t->blocks;
-    t->blocks = b;
-    TRY(tcp_sync(l, 0));
-    *out = b + 1;
-    return ERR_NONE;
-}
-
 /* ---- alpha and beta ---- */
 
 static const struct call measuring = {.what = UINT64_MAX};
@@ -90,7 +67,7 @@ static enum error circle_pass(struct link *l, struct circle c, void *buf, size_t
     struct outgoing out = {.peer = circle_on(c, 1), .data = buf, .bytes = bytes};
     struct incoming in = {.peer = circle_on(c, c.n - 1), .bytes = bytes, .sink = sink_copy, .ctx = (char *)buf + bytes};
     int64_t start = clock_ns();
-    TRY(tcp_of(l)->exchange(l, 0, &measuring, &out, &in));
+    TRY(tcp_of(l)->own->exchange(l, 0, &measuring, &out, &in));
     *seconds = clock_seconds(clock_ns() - start);
     return ERR_NONE;
 }
@@ -129,11 +106,8 @@ enum error tcp_measure(struct link *l, struct circle c) {
 /* ---- opening and closing ---- */
 
 enum error tcp_check_params(const struct link_params *p) {
-    if (!p->port || !p->roster)
-        return FAIL(ERR_CONFIG, "a link between hosts needs a port of each rank and a roster of all");
-    if (p->roster->size != p->size)
-        return FAIL(ERR_MISMATCH, "a roster of %d ranks for a group of %d", p->roster->size, p->size);
-    return ERR_NONE;
+    if (p->port && p->roster) return ERR_NONE;
+    return FAIL(ERR_CONFIG, "a link between hosts needs a port of each rank and a roster of all");
 }
 
 /* Control is sealed wherever there is a secret. */
@@ -157,9 +131,8 @@ static enum error tcp_create(const struct link_params *p, const struct link_ops 
     void *memory;
     TRY(memory_alloc(sizeof(struct tcp) + (size_t)p->size * sizeof(struct tcp_peer), &memory));
     struct tcp *t = memory;
-    t->link.ops = ops;
+    t->link.ops = t->own = ops;
     t->link.params = *p;
-    if (!(t->link.params.heartbeat > 0)) t->link.params.heartbeat = 10;
     t->events = t->control_bell = t->arrivals = -1;
     for (int i = 0; i < ALL_LANES; i++) t->lane[i].bell = -1;
     pthread_mutex_init(&t->mutex, NULL);
@@ -173,7 +146,6 @@ enum error tcp_open(const struct link_params *p, const struct link_ops *ops, str
     enum error err;
     TRY(tcp_check_params(p));
     TRY(tcp_create(p, ops, &t));
-    t->exchange = tcp_exchange;
     t->inside = inside;
     TRY_GOTO(err, tcp_choose_seals(t), failed);
     TRY_GOTO(err, lanes_open(t), failed);
@@ -186,17 +158,11 @@ failed:
     return err;
 }
 
-static enum error tcp_open_mesh(const struct link_params *p, struct link **out);
-
 void tcp_close(struct link *l) {
     struct tcp *t = tcp_of(l);
     tree_close(t);
     lines_close(t);
     lanes_close(t);
-    for (struct tcp_block *b = t->blocks, *next; b; b = next) {
-        next = b->next;
-        memory_free(b);
-    }
     pthread_cond_destroy(&t->changed);
     pthread_mutex_destroy(&t->mutex);
     memory_free(t);
@@ -212,14 +178,7 @@ enum error tcp_begin_use(struct link *l) {
     return ERR_NONE;
 }
 
-const struct link_ops link_tcp = {
-    .row = &link_rows[COMM_LINK_TCP],
-    .summary = "TCP between ranks, on one host or many",
-    .open = tcp_open_mesh,
-    .close = tcp_close,
-    .exchange = tcp_exchange,
-    TCP_LINK_OPS,
-};
+extern const struct link_ops link_tcp;
 
 static enum error tcp_open_mesh(const struct link_params *p, struct link **out) {
     struct link *l;
@@ -231,3 +190,12 @@ static enum error tcp_open_mesh(const struct link_params *p, struct link **out) 
         *out = l;
     return err;
 }
+
+const struct link_ops link_tcp = {
+    .row = &link_rows[COMM_LINK_TCP],
+    .summary = "TCP between ranks, on one host or many",
+    .open = tcp_open_mesh,
+    .close = tcp_close,
+    .exchange = tcp_exchange,
+    TCP_LINK_OPS,
+};

@@ -37,26 +37,21 @@ static bool interface_address_of(const char *interface, int family, const struct
     return false;
 }
 
-static enum error interface_choose(const char *name, char out[ADDRESS_MAX]) {
+enum error address_choose(const char *interface, char out[ADDRESS_MAX]) {
+    unsigned char bytes[16];
     struct ifaddrs *list;
+    if (!interface) interface = "127.0.0.1";
+    snprintf(out, ADDRESS_MAX, "%s", interface);
+    if (inet_pton(AF_INET, interface, bytes) == 1 || inet_pton(AF_INET6, interface, bytes) == 1) return ERR_NONE;
     if (getifaddrs(&list) != 0) return FAIL(ERR_IO, "cannot list interfaces: %s", strerror(errno));
-    bool found = interface_address_of(name, AF_INET, list, out) || interface_address_of(name, AF_INET6, list, out);
+    bool found =
+        interface_address_of(interface, AF_INET, list, out) || interface_address_of(interface, AF_INET6, list, out);
     freeifaddrs(list);
     if (found) return ERR_NONE;
     return FAIL(ERR_CONFIG,
                 "'%.64s' is neither an address nor an interface that has one\n"
                 "`ip address` lists what this host has",
-                name);
-}
-
-enum error address_choose(const char *interface, char out[ADDRESS_MAX]) {
-    unsigned char bytes[16];
-    if (!interface) interface = "127.0.0.1";
-    if (inet_pton(AF_INET, interface, bytes) == 1 || inet_pton(AF_INET6, interface, bytes) == 1) {
-        snprintf(out, ADDRESS_MAX, "%s", interface);
-        return ERR_NONE;
-    }
-    return interface_choose(interface, out);
+                interface);
 }
 
 bool address_interface(const char *interface, char name[ADDRESS_MAX]) {

@@ -5,7 +5,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 struct dialing {
     const struct link_params *params;
@@ -15,20 +14,12 @@ struct dialing {
     char where[NAME_MAX_BYTES + ADDRESS_MAX + 8]; /* "rank 1 (hostA) at tcp://..." */
 };
 
-/* When what is begun now has to be done. */
-static int64_t dial_latest(const struct dialing *d) {
-    int64_t hello = clock_ns() + DOOR_SECONDS * 1000000000LL;
-    return hello < d->deadline ? hello : d->deadline;
-}
-
 static enum error dial_check_welcome(const struct dialing *d) {
     struct door_head head;
     (void)visit_reply(d->visit, &head);
     if (head.version != DOOR_VERSION)
         return FAIL(ERR_MISMATCH, "%s speaks version %u of the link, this rank %d", d->where, (unsigned)head.version,
                     DOOR_VERSION);
-    if (head.kind == DOOR_REFUSED)
-        return FAIL(ERR_PEER, "%s does not hold this run's token\nall ranks need the same run.token", d->where);
     return head.kind ? FAIL(ERR_PEER, "%s did not understand (%u)", d->where, (unsigned)head.kind) : ERR_NONE;
 }
 
@@ -37,10 +28,11 @@ static enum error dial_once(struct dialing *d, const struct hello *h, struct str
     uint8_t *message = visit_room(d->visit, sizeof *h);
     if (!message) return FAIL(ERR_MEMORY, "out of memory while reaching %s", d->where);
     struct hello hello = *h;
+    int64_t hangs_up = clock_after(DOOR_SECONDS), latest = hangs_up < d->deadline ? hangs_up : d->deadline;
     hello.dialed = clock_ns();
     memcpy(message, &hello, sizeof hello);
-    *rv = visit_connect(d->visit, d->address, port_key(d->params->port), dial_latest(d));
-    if (!*rv) *rv = visit_ask(d->visit, DOOR_STRANGER_MAX, dial_latest(d));
+    *rv = visit_connect(d->visit, d->address, port_key(d->params->port), latest);
+    if (!*rv) *rv = visit_ask(d->visit, DOOR_STRANGER_MAX, latest);
     if (*rv == NNG_EPEERAUTH)
         return FAIL(ERR_PEER, "%s does not hold this run's token\nall ranks need the same run.token", d->where);
     if (*rv == NNG_EPROTO) return FAIL(ERR_PEER, "%s: the program that listens there is not a rank", d->where);
@@ -50,7 +42,7 @@ static enum error dial_once(struct dialing *d, const struct hello *h, struct str
 }
 
 static enum error dial_until(struct dialing *d, const struct hello *h, struct stream *out) {
-    long nap = 2000000;        /* ns; doubled up to a quarter of a second */
+    int64_t nap = 2000000;     /* ns; doubled up to a quarter of a second */
     int cause = NNG_ETIMEDOUT; /* the last that says more than that the time was over */
     for (;;) {
         int rv = 0;
@@ -60,7 +52,7 @@ static enum error dial_until(struct dialing *d, const struct hello *h, struct st
         if (clock_ns() + nap >= d->deadline)
             return FAIL(ERR_TIMEOUT, "cannot reach %s within %.3g s: %s", d->where, d->params->timeout,
                         nng_strerror(cause));
-        nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+        clock_nap(nap);
         nap = nap < 125000000 ? nap * 2 : 250000000;
     }
 }

@@ -35,11 +35,6 @@ void tcp_name(const struct link_params *p, int rank, char out[NAME_MAX_BYTES]) {
         snprintf(out, NAME_MAX_BYTES, "rank %d", link_rank_name(p, rank));
 }
 
-struct timespec tcp_until(double seconds) {
-    int64_t ns = clock_ns() + (int64_t)(seconds * 1e9);
-    return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-}
-
 double health_period(const struct tcp *t) {
     double twelfth = t->link.params.timeout / 12;
     return twelfth < 0.5 ? twelfth : 0.5;
@@ -269,16 +264,16 @@ static bool control_has_more_to_tell(const struct tcp *t) {
 /* What is due fits into any stream's buffer, unless the peer has stopped reading, which is not waited
  * for; on a busy machine it takes a moment. */
 void health_leave(struct tcp *t) {
-    struct timespec until = tcp_until(settle_seconds);
+    int64_t until = clock_after(settle_seconds);
     pthread_mutex_lock(&t->mutex);
     t->closing = true;
     leaver_note(t, t->link.params.rank);
     control_wake(t);
-    while (rank_is_between(t) && pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0) {
+    while (rank_is_between(t) && condition_await(&t->changed, &t->mutex, until)) {
     }
     health_tell_others(t, NULL, FRAME_STATE); /* says to whom they are left */
     control_wake(t);
-    while (control_has_more_to_tell(t) && pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0) {
+    while (control_has_more_to_tell(t) && condition_await(&t->changed, &t->mutex, until)) {
     }
     t->stopped = true;
     control_wake(t);

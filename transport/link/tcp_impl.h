@@ -12,15 +12,12 @@
 #pragma once
 #include "engine/base/digest.h"
 #include "engine/base/memory.h"
+#include "transport/base/condition.h"
 #include "transport/base/secret.h"
 #include "transport/door/door.h"
-#include "transport/link/label.h"
-#include "transport/link/note.h"
 #include "transport/link/seal.h"
 #include "transport/link/words.h"
 
-#include <nng/nng.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
 enum { CONTROL = LINK_WAYS, STREAMS };
@@ -45,17 +42,10 @@ static inline struct hello hello_of(const struct link_params *p, int to, uint32_
                           .ciphers = seal_ciphers()};
 }
 const char *port_key(const struct port *p);
-/* A group that a port serves. All is the port's while it is served, but the caller's memory. */
-struct port_group {
-    uint64_t group;
-    /* Gets every stream of the group, those that came before port_serve, too, and owns it. Waits for nothing: it is
-     * called with the port's mutex, from any thread. */
-    void (*came)(void *user, const struct hello *h, const struct stream *s);
-    void *user;
-    struct port_group *next;
-};
-void port_serve(struct port *p, struct port_group *g);
-void port_unserve(struct port *p, struct port_group *g);
+struct tcp;
+/* From here on tree_came gets every stream of the link's group, those that came before, too. */
+void port_serve(struct port *p, struct tcp *t);
+void port_unserve(struct port *p, const struct tcp *t);
 /* Opens the stream of that hello, but for the time, which is set: waits for the peer's port until clock_ns() is 'deadline', never for a thread of the
  * peer. */
 MUST_CHECK enum error tcp_dial(const struct link_params *p, const struct hello *h, int64_t deadline,
@@ -102,9 +92,6 @@ struct tcp_frame {
     uint8_t seal[SEAL_BYTES]; /* of what stands before it */
 };
 
-typedef enum error (*exchange_fn)(struct link *l, int lane, const struct call *label, const struct outgoing *out,
-                                  const struct incoming *in);
-struct tcp;
 struct tcp_line { /* a stream, and how its directions are sealed */
     struct stream stream;
     int fd;                /* the stream's, which owns it; -1: it had ended */
@@ -183,20 +170,16 @@ struct tcp_lane {
     int bell;                  /* an eventfd: a stream has come for it; -1: none */
 };
 
-struct tcp_block { /* of memory that alloc gave */
-    _Alignas(64) struct tcp_block *next;
-};
 enum judging { FINE, SETTLING, SETTLED };
 struct tcp {
     struct link link;
     enum seal_kind seals, control_seals; /* of lanes, and of control */
-    exchange_fn exchange;                /* what carries the messages of all calls: tcp_exchange or another's */
+    const struct link_ops *own;          /* as opened, and not as emulated: its exchange carries what this link needs */
     void *carried;                       /* another's own */
     _Atomic bool opened;                 /* the caller's callbacks may be asked */
     struct tcp_lane lane[ALL_LANES];
-    struct tcp_block *blocks;
-    struct port_group served;
-    int arrivals; /* an epoll of the streams on which messages by tags come; -1: none */
+    struct tcp *next; /* of those that the port serves */
+    int arrivals;     /* an epoll of the streams on which messages by tags come; -1: none */
 
     /* The control thread (tcp_control.c), and its own. */
     pthread_t control;
@@ -286,19 +269,20 @@ MUST_CHECK enum error tcp_measure(struct link *l, struct circle c);
 /* The end of opening a link of all ranks: measures, and opens. */
 MUST_CHECK enum error tcp_begin_use(struct link *l);
 
-/* Slots of the ops; any t->exchange carries the calls among all ranks. */
+/* Slots of the ops. */
 enum error tcp_meet(struct link *l, int lane, const struct call *c, void *mine, void **at);
 enum error tcp_sync(struct link *l, int lane);
-enum error tcp_alloc(struct link *l, size_t bytes, bool sparse, void **out);
 void tcp_note(struct link *l, const char *doing, int64_t step);
 enum error tcp_arrival(struct link *l, int *peer);
 void tcp_poke(struct link *l);
 bool tcp_left(struct link *l, int rank);
 #define TCP_LINK_OPS                                                                                                   \
-    .lazy = true, .meet = tcp_meet, .sync = tcp_sync, .alloc = tcp_alloc, .fail = tcp_fail, .failure = tcp_failure,    \
-    .note = tcp_note, .arrival = tcp_arrival, .poke = tcp_poke, .left = tcp_left
+    .lazy = true, .meet = tcp_meet, .sync = tcp_sync, .fail = tcp_fail, .failure = tcp_failure, .note = tcp_note,      \
+    .arrival = tcp_arrival, .poke = tcp_poke, .left = tcp_left
 
 /* ---- tcp_tree.c ---- */
+/* A stream of the group, which is the link's or freed. Waits for nothing: it is called with the port's mutex. */
+void tree_came(struct tcp *t, const struct hello *h, const struct stream *s);
 MUST_CHECK enum error tree_open(struct tcp *t); /* waits until all ranks have joined */
 void tree_close(struct tcp *t);
 /* With the mutex. */
@@ -337,8 +321,6 @@ void health_settle(struct tcp *t);
 void health_leave(struct tcp *t);
 /* Seconds after which a rank that waits asks, at first. */
 double health_period(const struct tcp *t);
-/* Some time from now, for waits on t->changed. */
-struct timespec tcp_until(double seconds);
 
 /* ---- tcp_control.c ---- */
 /* After so many heartbeats a rank that is stopped counts as lost: whoever is lost has been found. */

@@ -79,15 +79,13 @@ void lines_end(struct tcp *t) {
 static enum error line_dial(struct tcp *t, int lane, const struct hello *h, struct stream *out) {
     const struct link_params *p = &t->link.params;
     enum { LONGEST = 8 };
-    int64_t slice = 1000000000, deadline = clock_ns() + (int64_t)(p->timeout * 1e9);
-    char words[REASON_MAX];
+    int64_t slice = 1000000000, deadline = clock_after(p->timeout);
     for (;; slice *= slice < LONGEST * 1000000000LL ? 2 : 1) {
         if (t->peers[h->to].left) return tcp_broken(t, lane, (int)h->to);
         int64_t end = clock_ns() + slice;
         enum error err = tcp_dial(p, h, end < deadline ? end : deadline, out);
         if (!err) return ERR_NONE;
-        if (err != ERR_TIMEOUT || clock_ns() >= deadline)
-            return tcp_fail(&t->link, err, error_words(words, sizeof words));
+        if (err != ERR_TIMEOUT || clock_ns() >= deadline) return link_fail_own(&t->link, err);
         TRY(tcp_watch(t, lane));
     }
 }
@@ -95,13 +93,12 @@ static enum error line_dial(struct tcp *t, int lane, const struct hello *h, stru
 enum error line_to(struct tcp *t, int lane, int peer, struct tcp_line **out) {
     struct tcp_line *_Atomic *at = &t->peers[peer].to[lane_way(lane)];
     struct stream s;
-    char words[REASON_MAX];
     *out = atomic_load(at);
     if (*out) return ERR_NONE;
     struct hello h = hello_of(&t->link.params, peer, (uint32_t)lane_way(lane));
     TRY(line_dial(t, lane, &h, &s));
     enum error err = line_open(t, &s, &h, out);
-    if (err) return tcp_fail(&t->link, err, error_words(words, sizeof words));
+    if (err) return link_fail_own(&t->link, err);
     atomic_store(at, *out);
     return ERR_NONE;
 }

@@ -19,7 +19,7 @@ struct port {
     struct door *door;
     char address[ADDRESS_MAX], key[SECRET_SIZE];
     pthread_mutex_t mutex; /* of what follows */
-    struct port_group *groups;
+    struct tcp *served;
     struct kept *kept;
 };
 
@@ -67,10 +67,10 @@ static void port_on_keep(void *user, struct guest *g, const struct stream *s) {
     struct port *p = user;
     const struct hello *h = guest_own(g);
     pthread_mutex_lock(&p->mutex);
-    const struct port_group *served = p->groups;
-    while (served && served->group != h->group) served = served->next;
-    if (served)
-        served->came(served->user, h, s);
+    struct tcp *t = p->served;
+    while (t && t->link.params.group != h->group) t = t->next;
+    if (t)
+        tree_came(t, h, s);
     else
         kept_add(p, h, s);
     pthread_mutex_unlock(&p->mutex);
@@ -135,26 +135,26 @@ void port_close(struct port *p) {
     memory_free(p);
 }
 
-void port_serve(struct port *p, struct port_group *g) {
+void port_serve(struct port *p, struct tcp *t) {
     pthread_mutex_lock(&p->mutex);
-    g->next = p->groups;
-    p->groups = g;
+    t->next = p->served;
+    p->served = t;
     for (struct kept **at = &p->kept, *k; (k = *at);) {
-        if (k->hello.group != g->group) {
+        if (k->hello.group != t->link.params.group) {
             at = &k->next;
             continue;
         }
         *at = k->next;
-        g->came(g->user, &k->hello, &k->stream);
+        tree_came(t, &k->hello, &k->stream);
         memory_free(k);
     }
     pthread_mutex_unlock(&p->mutex);
 }
 
-void port_unserve(struct port *p, struct port_group *g) {
+void port_unserve(struct port *p, const struct tcp *t) {
     pthread_mutex_lock(&p->mutex);
-    struct port_group **at = &p->groups;
-    while (*at && *at != g) at = &(*at)->next;
-    if (*at) *at = g->next;
+    struct tcp **at = &p->served;
+    while (*at && *at != t) at = &(*at)->next;
+    if (*at) *at = t->next;
     pthread_mutex_unlock(&p->mutex);
 }

@@ -188,7 +188,7 @@ void tree_mend(struct tcp *t) {
         if (!p->heals || t->closing || t->judging == SETTLED) continue;
         p->heals = false;
         pthread_mutex_unlock(&t->mutex);
-        (void)near_dial(t, p->report.heir, clock_ns() + (int64_t)(seconds * 1e9));
+        (void)near_dial(t, p->report.heir, clock_after(seconds));
         pthread_mutex_lock(&t->mutex);
         p->awaited = 0;
     }
@@ -196,8 +196,7 @@ void tree_mend(struct tcp *t) {
 
 /* ---- opening and closing ---- */
 
-static void tree_on_stream(void *user, const struct hello *h, const struct stream *s) {
-    struct tcp *t = user;
+void tree_came(struct tcp *t, const struct hello *h, const struct stream *s) {
     const struct link_params *p = &t->link.params;
     int from = (int)h->from;
     struct tcp_line *line;
@@ -223,46 +222,40 @@ static void tree_on_stream(void *user, const struct hello *h, const struct strea
     pthread_mutex_unlock(&t->mutex);
 }
 
-static enum error tree_fail_late(const struct link_params *p, int rank) {
-    char name[NAME_MAX_BYTES], text[REASON_MAX];
-    tcp_name(p, rank, name);
-    words_late(text, name, LATE_JOINING, NULL, p->timeout, NULL);
-    return FAIL(ERR_TIMEOUT, "%s", text);
-}
-
 /* Until nobody is missing, or the group has failed. */
 static enum error tree_await_all(struct tcp *t, int64_t deadline) {
-    struct timespec until = {.tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000};
+    char name[NAME_MAX_BYTES], text[REASON_MAX];
     int missing;
     pthread_mutex_lock(&t->mutex);
     while ((missing = tree_report(t, NULL).missing) >= 0 && t->judging == FINE &&
-           pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0) {
+           condition_await(&t->changed, &t->mutex, deadline)) {
     }
     t->joined = missing < 0;
     bool fine = t->judging == FINE;
     pthread_mutex_unlock(&t->mutex);
-    return missing >= 0 && fine ? tree_fail_late(&t->link.params, missing) : ERR_NONE;
+    if (missing < 0 || !fine) return ERR_NONE;
+    tcp_name(&t->link.params, missing, name);
+    words_late(text, name, LATE_JOINING, NULL, t->link.params.timeout, NULL);
+    return FAIL(ERR_TIMEOUT, "%s", text);
 }
 
 enum error tree_open(struct tcp *t) {
     const struct link_params *p = &t->link.params;
-    int64_t deadline = clock_ns() + (int64_t)(p->timeout * 1e9);
+    int64_t deadline = clock_after(p->timeout);
     int near[NEAR_MOST], n = tree_neighbours(p->roster, p->rank, near);
-    char words[REASON_MAX];
     enum error err = ERR_NONE;
     for (int i = 0; i < n; i++)
         if (!near_add(t, near[i])) return ERR_MEMORY;
     TRY(control_open(t));
-    t->served = (struct port_group){.group = p->group, .came = tree_on_stream, .user = t};
-    port_serve(p->port, &t->served);
+    port_serve(p->port, t);
     if (n && near[0] < p->rank) err = near_dial(t, near[0], deadline); /* the parent */
     if (!err) err = tree_await_all(t, deadline);
-    return err ? tcp_fail(&t->link, err, error_words(words, sizeof words)) : tcp_failure(&t->link);
+    return err ? link_fail_own(&t->link, err) : tcp_failure(&t->link);
 }
 
 void tree_close(struct tcp *t) {
     if (t->controlled) health_leave(t);
-    port_unserve(t->link.params.port, &t->served);
+    port_unserve(t->link.params.port, t);
     control_close(t);
     for (struct tcp_near *p = t->near, *next; p; p = next) {
         next = p->next;

@@ -63,11 +63,11 @@ static void watch_blame(struct tcp *t, int lane, double seconds, char out[REASON
 enum error tcp_overdue(struct link *l, int lane, const char *otherwise) {
     struct tcp *t = tcp_of(l);
     double timeout = l->params.timeout;
-    struct timespec answers = tcp_until(timeout / 8 < 0.05 ? timeout / 8 : 0.05);
+    int64_t answers = clock_after(timeout / 8 < 0.05 ? timeout / 8 : 0.05);
     char text[REASON_MAX];
     pthread_mutex_lock(&t->mutex);
     health_ask(t, NULL);
-    while (pthread_cond_timedwait(&t->changed, &t->mutex, &answers) == 0) {
+    while (condition_await(&t->changed, &t->mutex, answers)) {
     }
     int absent = watch_find_absent(t, lane);
     pthread_mutex_unlock(&t->mutex);
@@ -131,11 +131,11 @@ enum error tcp_broken(struct tcp *t, int lane, int peer) {
     const struct tcp_peer *p = &t->peers[peer];
     double found = PATIENCE * t->link.params.heartbeat, timeout = t->link.params.timeout;
     double most = found < timeout ? found : timeout; /* control has found by then whoever is lost */
-    struct timespec until = tcp_until(most > reason_least ? most : reason_least);
+    int64_t until = clock_after(most > reason_least ? most : reason_least);
     char doing[DESCRIBED_MAX];
     tcp_describe(t, lane, doing);
     pthread_mutex_lock(&t->mutex);
-    while (t->judging == FINE && !p->left && pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0) {
+    while (t->judging == FINE && !p->left && condition_await(&t->changed, &t->mutex, until)) {
     }
     strcpy(t->lane[lane].waits, doing);
     t->lane[lane].awaited = peer;

@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 struct device_mark {
     struct cuda *of;
@@ -139,7 +138,7 @@ static void host_rest(int64_t waited, int64_t before) {
     if (waited < WATCH || llabs(waited - before) < before / NEAR)
         clock_relax();
     else
-        nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+        clock_nap(nap);
 }
 
 /* A lane that waits for another's mark does not hang itself: the one at the end of such a chain does. The last device

@@ -1,5 +1,6 @@
 /* The process that listens on a port of this host: the kernel's table of sockets gives a socket's number, and the
  * descriptors of all processes are searched for it. */
+#include "engine/base/file.h"
 #include "transport/door/address.h"
 
 #include <dirent.h>
@@ -42,14 +43,9 @@ static bool process_has_socket(const char *pid, const char *socket) {
 }
 
 static void process_name(const char *pid, char out[64]) {
-    char path[64], command[32] = "";
+    char path[64], command[32];
     snprintf(path, sizeof path, "/proc/%.16s/comm", pid);
-    FILE *f = fopen(path, "re");
-    if (f) {
-        if (!fgets(command, sizeof command, f)) *command = '\0';
-        fclose(f);
-    }
-    command[strcspn(command, "\n")] = '\0';
+    (void)file_line(path, command, sizeof command);
     snprintf(out, 64, "process %.16s (%s)", pid, command);
 }
 

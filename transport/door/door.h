@@ -18,7 +18,7 @@
 #include <nng/nng.h>
 
 enum {
-    DOOR_VERSION = 8,
+    DOOR_VERSION = 9,
     DOOR_STRANGER_MAX = 512, /* bytes of a stranger's message */
     DOOR_SECONDS = 10,       /* a stranger's time */
 };
@@ -30,12 +30,9 @@ struct door_head {
     uint32_t bytes; /* of the message, with this head */
     uint32_t kind;  /* of a request: a kind of its owner; of a reply: 0 or more of its owner, or as below */
 };
-enum door_status {                         /* why there is no reply: beyond all of the owners' kinds */
-                   DOOR_REFUSED = 1 << 16, /* the guest does not hold the key */
-                   DOOR_OTHER,             /* the version is another */
-                   DOOR_BAD,               /* the message makes no sense */
-                   DOOR_FOREIGN,           /* there is no key, and the guest is another user's or another host's */
-};
+/* Why there is no reply, beyond all of the owners' kinds: the version is another; the message makes no sense; there is no
+ * key, and the guest is another user's or another host's. */
+enum door_status { DOOR_OTHER = 1 << 16, DOOR_BAD, DOOR_FOREIGN };
 static inline struct door_head door_head(uint32_t kind, size_t bytes) {
     return (struct door_head){DOOR_MAGIC, DOOR_VERSION, (uint32_t)bytes, kind};
 }

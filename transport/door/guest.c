@@ -195,28 +195,17 @@ static void guest_write(struct guest *g) {
     }
 }
 
-/* To a rank or node without a key, which does not speak TLS, the refusal is as plain as its message. */
-static void guest_refuse_bare(struct guest *g, enum tls_step step) {
-    struct door_head head;
-    memcpy(&head, g->raw, sizeof head);
-    bool bare = step == TLS_GARBAGE && g->strange >= sizeof head && head.magic == DOOR_MAGIC;
-    guest_warn(g, step == TLS_REFUSED ? "which has another token" : bare ? "which has no token" : "which sent garbage");
-    head = door_head(DOOR_REFUSED, sizeof head);
-    if (bare) tls_write_bare(g->tls, &head, sizeof head);
-    g->refused = true;
-    if (!guest_send(g)) guest_leave(g);
-}
-
+/* TLS says to the other end what is wrong, as far as that end speaks it. */
 static void guest_shake(struct guest *g) {
     enum tls_step step = tls_shake(g->tls);
-    if (step == TLS_REFUSED || step == TLS_GARBAGE) {
-        guest_refuse_bare(g, step);
-        return;
-    }
     g->shaken = step == TLS_OPEN;
+    g->refused = step == TLS_REFUSED || step == TLS_GARBAGE;
+    if (g->refused) guest_warn(g, step == TLS_GARBAGE ? "which sent garbage" : "which has another token, or none");
     if (g->shaken && *g->door->key) guest_known(g);
     if (guest_send(g)) return;
-    if (g->shaken)
+    if (g->refused)
+        guest_leave(g);
+    else if (g->shaken)
         guest_read(g);
     else
         guest_receive(g);

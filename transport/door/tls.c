@@ -8,12 +8,11 @@
 
 static const unsigned char suite[2] = {0x13, 0x01}; /* TLS_AES_128_GCM_SHA256 */
 static const char identity[] = "engine", label[] = "EXPORTER-engine-session";
-enum { HANDSHAKE = 22, ALERT = 21, LAST_TYPE = 23 };
+enum { FIRST_TYPE = 20, LAST_TYPE = 23 }; /* of records */
 
 struct tls {
-    SSL *ssl; /* NULL: there is no key */
+    SSL *ssl;
     BIO *in, *out;
-    bool dialed;
     uint8_t key[SHA256_BYTES];
 };
 
@@ -67,27 +66,19 @@ static void context_create(void) {
 
 /* ---- opening ---- */
 
-static bool ssl_create(struct tls *t, const char *key) {
+enum error tls_create(const char *key, bool dialed, struct tls **out) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct tls *t = calloc(1, sizeof *t);
     struct sha256 digest;
     pthread_once(&once, context_create);
-    if (!context || !(t->ssl = SSL_new(context))) return false;
-    sha256_init(&digest);
-    sha256_update(&digest, key, strlen(key));
-    sha256_final(digest, t->key);
-    SSL_set_app_data(t->ssl, t);
-    SSL_set_bio(t->ssl, t->in, t->out); /* which owns them now */
-    if (t->dialed)
-        SSL_set_connect_state(t->ssl);
-    else
-        SSL_set_accept_state(t->ssl);
-    return true;
-}
-
-enum error tls_create(const char *key, bool dialed, struct tls **out) {
-    struct tls *t = calloc(1, sizeof *t);
-    if (t) t->dialed = dialed;
-    if (t && (t->in = BIO_new(BIO_s_mem())) && (t->out = BIO_new(BIO_s_mem())) && (!*key || ssl_create(t, key))) {
+    if (t && context && (t->in = BIO_new(BIO_s_mem())) && (t->out = BIO_new(BIO_s_mem())) &&
+        (t->ssl = SSL_new(context))) {
+        sha256_init(&digest);
+        sha256_update(&digest, key, strlen(key));
+        sha256_final(digest, t->key);
+        SSL_set_app_data(t->ssl, t);
+        SSL_set_bio(t->ssl, t->in, t->out); /* which owns them now */
+        (dialed ? SSL_set_connect_state : SSL_set_accept_state)(t->ssl);
         *out = t;
         return ERR_NONE;
     }
@@ -97,12 +88,11 @@ enum error tls_create(const char *key, bool dialed, struct tls **out) {
 
 void tls_free(struct tls *t) {
     if (!t) return;
-    if (t->ssl) {
-        SSL_free(t->ssl);
-    } else {
+    if (!t->ssl) {
         BIO_free(t->in);
         BIO_free(t->out);
     }
+    SSL_free(t->ssl);
     OPENSSL_cleanse(t->key, sizeof t->key);
     free(t);
 }
@@ -122,19 +112,7 @@ static enum tls_step failed_step(void) {
     return alert || proof ? TLS_REFUSED : TLS_GARBAGE;
 }
 
-/* The listener has no key: a dialer that has one speaks TLS, and is refused as TLS would. */
-static enum tls_step plain_step(struct tls *t) {
-    static const uint8_t alert[] = {ALERT, 3, 3, 0, 2, 2, SSL_AD_HANDSHAKE_FAILURE};
-    char *bytes;
-    if (t->dialed) return TLS_OPEN;
-    if (BIO_get_mem_data(t->in, &bytes) < 1) return TLS_MORE;
-    if (bytes[0] != HANDSHAKE) return TLS_OPEN;
-    BIO_write(t->out, alert, sizeof alert);
-    return TLS_REFUSED;
-}
-
 enum tls_step tls_shake(struct tls *t) {
-    if (!t->ssl) return plain_step(t);
     ERR_clear_error();
     int done = SSL_do_handshake(t->ssl);
     if (done == 1) return TLS_OPEN;
@@ -164,35 +142,25 @@ void tls_sent(struct tls *t, size_t n) {
 }
 
 bool tls_write(struct tls *t, const void *plain, size_t n) {
-    if (!t->ssl) return BIO_write(t->out, plain, (int)n) == (int)n;
     ERR_clear_error();
     return SSL_write(t->ssl, plain, (int)n) == (int)n;
 }
 
 int tls_read(struct tls *t, void *plain, size_t n) {
     int most = n < INT32_MAX ? (int)n : INT32_MAX;
-    if (!t->ssl) {
-        int k = BIO_read(t->in, plain, most);
-        return k > 0 ? k : 0;
-    }
     ERR_clear_error();
     int k = SSL_read(t->ssl, plain, most);
     if (k > 0) return k;
     return SSL_get_error(t->ssl, k) == SSL_ERROR_WANT_READ ? 0 : -1;
 }
 
-void tls_write_bare(struct tls *t, const void *bytes, size_t n) {
-    BIO_write(t->out, bytes, (int)n);
-}
-
 enum error tls_session(struct tls *t, uint8_t out[SHA256_BYTES]) {
-    memset(out, 0, SHA256_BYTES);
-    if (!t->ssl || SSL_export_keying_material(t->ssl, out, SHA256_BYTES, label, sizeof label - 1, NULL, 0, 0) == 1)
+    if (SSL_export_keying_material(t->ssl, out, SHA256_BYTES, label, sizeof label - 1, NULL, 0, 0) == 1)
         return ERR_NONE;
     return FAIL(ERR_MEMORY, "no memory for the keys of a connection");
 }
 
 size_t tls_record_rest(const uint8_t head[TLS_RECORD_HEAD]) {
     size_t n = (size_t)head[3] << 8 | head[4];
-    return head[0] >= 20 && head[0] <= LAST_TYPE && head[1] == 3 && n <= TLS_PIECE + 256 ? n : 0;
+    return head[0] >= FIRST_TYPE && head[0] <= LAST_TYPE && head[1] == 3 && n <= TLS_PIECE + 256 ? n : 0;
 }

@@ -3,7 +3,7 @@
  * connection has keys of its own, made with a Diffie-Hellman exchange (X25519), so nothing can be replayed, and who
  * learns the key later reads no recording.
  *
- * Without a key nothing is hidden or proven: the bytes pass as they are. */
+ * Where there is no key, both ends know that of no text: it is proven that the other end has none either, and no more. */
 #pragma once
 #include "engine/base/digest.h"
 #include "engine/base/error.h"
@@ -35,9 +35,7 @@ void tls_sent(struct tls *t, size_t n);
 MUST_CHECK bool tls_write(struct tls *t, const void *plain, size_t n);
 int tls_read(struct tls *t, void *plain, size_t n);
 
-/* Secret bytes that only the two ends have; zeros where there is no key. */
+/* Secret bytes that only the two ends have. */
 MUST_CHECK enum error tls_session(struct tls *t, uint8_t out[SHA256_BYTES]);
-/* Bytes that leave as they are: an answer to an end that does not speak TLS. */
-void tls_write_bare(struct tls *t, const void *bytes, size_t n);
 /* How many bytes follow the head of a record; 0: it is none. */
 size_t tls_record_rest(const uint8_t head[TLS_RECORD_HEAD]);

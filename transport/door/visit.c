@@ -9,7 +9,6 @@ struct visit {
     nng_aio *aio;
     struct timer timer;
     struct tls *tls;
-    bool sealed;      /* records of TLS come, else the bytes of messages */
     uint8_t *message; /* of the request, then of the reply */
     size_t room;
     uint8_t raw[TLS_RECORD_HEAD + TLS_PIECE + 256];
@@ -56,6 +55,10 @@ const uint8_t *visit_reply(const struct visit *v, struct door_head *head) {
     return v->message;
 }
 
+bool visit_arrived(const struct visit *v) {
+    return v->stream;
+}
+
 bool visit_is_ours(const struct visit *v) {
     return remote_is_ours(v->stream);
 }
@@ -93,21 +96,14 @@ static int visit_flush(struct visit *v, int64_t deadline) {
     return rv;
 }
 
-/* Receives a record, or where there is no TLS as many bytes as are wanted: never a byte more, since what follows the
- * last reply is not for this. */
-static int visit_fill(struct visit *v, size_t wanted, int64_t deadline) {
-    size_t n = wanted < sizeof v->raw ? wanted : sizeof v->raw;
-    int rv = 0;
-    if (v->sealed) {
-        rv = visit_move(v, v->raw, TLS_RECORD_HEAD, deadline, nng_stream_recv);
-        if (!rv && !(n = tls_record_rest(v->raw))) rv = NNG_EPROTO;
-        if (!rv) rv = visit_move(v, v->raw + TLS_RECORD_HEAD, n, deadline, nng_stream_recv);
-        n += TLS_RECORD_HEAD;
-    } else {
-        rv = visit_move(v, v->raw, n, deadline, nng_stream_recv);
-    }
+/* Receives a record, and never a byte more, since what follows the last reply is not for this. */
+static int visit_fill(struct visit *v, int64_t deadline) {
+    int rv = visit_move(v, v->raw, TLS_RECORD_HEAD, deadline, nng_stream_recv);
+    size_t n = rv ? 0 : tls_record_rest(v->raw);
+    if (!rv && !n) rv = NNG_EPROTO;
+    if (!rv) rv = visit_move(v, v->raw + TLS_RECORD_HEAD, n, deadline, nng_stream_recv);
     if (rv) return rv;
-    return tls_put(v->tls, v->raw, n) ? 0 : NNG_ENOMEM;
+    return tls_put(v->tls, v->raw, TLS_RECORD_HEAD + n) ? 0 : NNG_ENOMEM;
 }
 
 /* ---- connecting ---- */
@@ -139,14 +135,13 @@ static int visit_shake(struct visit *v, int64_t deadline) {
         int rv = visit_flush(v, deadline);
         if (step == TLS_REFUSED) return NNG_EPEERAUTH;
         if (step == TLS_GARBAGE) return NNG_EPROTO;
-        if (!rv && step == TLS_MORE) rv = visit_fill(v, 0, deadline);
+        if (!rv && step == TLS_MORE) rv = visit_fill(v, deadline);
         if (rv || step == TLS_OPEN) return rv;
     }
 }
 
 int visit_connect(struct visit *v, const char *url, const char *key, int64_t deadline) {
     visit_hang_up(v);
-    v->sealed = *key != '\0';
     int rv = visit_dial(v, url, deadline);
     if (!rv && tls_create(key, true, &v->tls) != ERR_NONE) rv = NNG_ENOMEM;
     return rv ? rv : visit_shake(v, deadline);
@@ -173,7 +168,7 @@ static int visit_read(struct visit *v, size_t from, size_t to, int64_t deadline)
         int n = tls_read(v->tls, v->message + from, to - from);
         if (n < 0) return NNG_ECRYPTO;
         from += (size_t)n;
-        int rv = n == 0 ? visit_fill(v, to - from, deadline) : 0;
+        int rv = n == 0 ? visit_fill(v, deadline) : 0;
         if (rv) return rv;
     }
     return 0;

@@ -16,6 +16,8 @@ uint8_t *visit_room(struct visit *v, size_t n);
 int visit_ask(struct visit *v, size_t most, int64_t deadline);
 /* The reply's first byte. */
 const uint8_t *visit_reply(const struct visit *v, struct door_head *head);
+/* Whether there is a connection, also where no door has answered by it. */
+bool visit_arrived(const struct visit *v);
 /* Whether the other end is a process of this user on this host. It must have answered already. */
 bool visit_is_ours(const struct visit *v);
 /* The stream is the caller's, with nothing of what follows the last reply read. */

@@ -1,5 +1,5 @@
 /* Members of a run meet in a store. Each says who it is, what the others are given of it, and the facts that all must
- * have in common; it answers all alike (attendance.h): with the roster once all have come, or with why nobody
+ * have in common; it answers all alike (attendance.c): with the roster once all have come, or with why nobody
  * meets. So it is one request and one answer for each, which is asked again now and then: a member that waits says who
  * is missing. */
 #include "transport/launch/rendezvous.h"
@@ -12,7 +12,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 enum { NUMBERS = 128, FIRST_WORD_S = 2, NEXT_WORD_S = 5, LINGER_S = 1 };
 
@@ -121,41 +120,20 @@ static enum error outcome_await(struct meet *m, struct store_meeting *met) {
     }
 }
 
-/* All of the roster, of which an answer holds a part. */
-static enum error roster_fetch(const struct meet *m, struct store_meeting met, struct pool *pool, char **out) {
-    struct store_coming more = m->coming;
-    int64_t total = met.total;
-    more.timeout = 0;
-    if (total < 0 || total > INT32_MAX)
-        return FAIL(ERR_DATA, "the list of %ss in the store makes no sense", m->r->what);
-    char *text = pool_alloc(pool, (size_t)total + 2); /* two 0 bytes end it, whatever the answers hold */
-    if (!text) return ERR_MEMORY;
-    for (int64_t at = 0; at < total; at += (int64_t)met.n) {
-        more.from = at;
-        if (at) TRY(store_meet(m->r->store, &more, m->pool, &met));
-        if (met.met != STORE_MET || met.n == 0 || (int64_t)met.n > total - at)
-            return FAIL(ERR_DATA, "the list of %ss in the store ends at byte %lld of %lld", m->r->what, (long long)at,
-                        (long long)total);
-        memcpy(text + at, met.text, met.n);
-    }
-    *out = text;
-    return ERR_NONE;
-}
-
+/* The texts of all, each ended by a 0 byte, whatever came. */
 static enum error roster_read(const struct meet *m, const struct store_meeting *met, struct pool *pool,
                               struct attendant **all) {
     struct attendant *of = pool_alloc(pool, (size_t)m->r->count * sizeof *of);
-    char *at = NULL;
-    if (!of) return ERR_MEMORY;
-    TRY(roster_fetch(m, *met, pool, &at));
-    const char *end = at + met->total;
+    const char *at = pool_strndup(pool, met->text, met->n);
+    if (!of || !at) return ERR_MEMORY;
+    const char *end = at + met->n;
     for (int i = 0; i < m->r->count; i++) {
-        const char *text = at + strlen(at) + 1;
+        const char *text = at < end ? at + strlen(at) + 1 : end;
         if (text >= end)
             return FAIL(ERR_DATA, "the list of %ss in the store ends at %d of %d", m->r->what, i, m->r->count);
         snprintf(of[i].who, sizeof of[i].who, "%s", at);
         of[i].text = text;
-        at = (char *)(uintptr_t)text + strlen(text) + 1;
+        at = text + strlen(text) + 1;
     }
     *all = of;
     return ERR_NONE;
@@ -176,10 +154,10 @@ enum error rendezvous_meet(const struct rendezvous *r, struct pool *pool, struct
     struct meet m = {.r = r, .began = clock_ns()};
     if (r->count < 1 || r->index < 0 || r->index >= r->count)
         return FAIL(ERR_CONFIG, "%s %d of %d: there is none", r->what, r->index, r->count);
-    m.deadline = m.began + (int64_t)((r->timeout < 1e9 ? r->timeout : 1e9) * 1e9);
+    m.deadline = clock_after(r->timeout);
     TRY(pool_create(&m.pool));
     enum error err = rendezvous_run(&m, pool, all);
-    if (err && r->keeps) nanosleep(&(struct timespec){.tv_sec = LINGER_S}, NULL);
+    if (err && r->keeps) clock_nap(LINGER_S * 1000000000LL);
     pool_free(m.pool);
     return err;
 }

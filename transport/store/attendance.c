@@ -6,7 +6,7 @@
  *   .refusal   why nobody meets
  *
  * The first outcome stands, roster or refusal, so that all members give the same account, also those that come later. */
-#include "transport/store/attendance.h"
+#include "transport/store/table.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -121,7 +121,10 @@ static enum answer_status roster_write(struct store_table *t, const char *name, 
         memcpy(text + n, w.who, (size_t)(w.facts - w.who));
         n += (size_t)(w.facts - w.who);
     }
-    enum answer_status status = table_put(t, meeting_key(key, name, "roster"), (struct bytes){text, n});
+    enum answer_status status =
+        n <= STORE_VALUE_MAX ? table_put(t, meeting_key(key, name, "roster"), (struct bytes){text, n})
+                             : member_refuse(t, "the list of all %ss has %zu bytes, and a store gives at most %d",
+                                             meeting_what(name), n, STORE_VALUE_MAX);
     free(text);
     return status;
 }
@@ -147,14 +150,10 @@ static void outcome_give(struct store_table *t, const struct request *q, unsigne
     a->changed = !roster.at && count == (int)members;
     if (a->changed) a->status = roster_write(t, q->key, first, count);
     if (a->changed) roster = table_find(t, key);
-    if (roster.at) {
-        size_t from = q->from >= 0 && (uint64_t)q->from < roster.n ? (size_t)q->from : roster.n, left = roster.n - from;
-        a->value = (struct bytes){(const char *)roster.at + from, left < STORE_VALUE_MAX ? left : STORE_VALUE_MAX};
-        a->total = (int64_t)roster.n;
-    } else if (!a->status) {
-        a->status = ANSWER_NOT_THERE;
-        a->value = those_here(t, prefix, members);
-    }
+    a->value = roster;
+    if (roster.at || a->status) return;
+    a->status = ANSWER_NOT_THERE;
+    a->value = those_here(t, prefix, members);
 }
 
 void attendance_take(struct store_table *t, const struct request *q, struct store_answer *a) {
@@ -165,11 +164,9 @@ void attendance_take(struct store_table *t, const struct request *q, struct stor
     a->value = table_find(t, meeting_key(refusal, q->key, "refusal"));
     a->status = a->value.at ? ANSWER_REFUSED : facts_check(t, q, &mine);
     if (!a->status) a->status = number_claim(t, q, &mine);
-    if (!a->status) {
-        outcome_give(t, q, mine.head.count, a);
-    } else if (a->status == ANSWER_REFUSED && !a->value.at) {
-        a->value = (struct bytes){table_page(t), strlen(table_page(t))};
-        a->changed = !table_find(t, meeting_key(roster, q->key, "roster")).at;
-        if (a->changed) (void)table_put(t, refusal, a->value); /* where all others have met, they stay so */
-    }
+    if (!a->status) outcome_give(t, q, mine.head.count, a);
+    if (a->status != ANSWER_REFUSED || a->value.at) return;
+    a->value = (struct bytes){table_page(t), strlen(table_page(t))};
+    a->changed = !table_find(t, meeting_key(roster, q->key, "roster")).at;
+    if (a->changed) (void)table_put(t, refusal, a->value); /* where all others have met, they stay so */
 }

@@ -5,6 +5,7 @@
  * waits for the reply. When the line breaks, the request is sent again over another one, until the deadline. Waiting is
  * asked for in turns of some seconds, so that the server does not wait for a client that is gone. */
 #include "engine/base/clock.h"
+#include "engine/base/digest.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "transport/base/secret.h"
@@ -14,11 +15,9 @@
 #include "transport/store/server.h"
 #include "transport/store/wire.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum { GRACE_MS = 500 /* for the server to say itself that a key did not come */ };
 static const int64_t FIRST_PAUSE = 5000, LONGEST_PAUSE = 500000; /* us */
@@ -38,9 +37,8 @@ struct store {
 };
 
 static int64_t store_deadline(struct store *s, double seconds) {
-    static const double most = 1e9; /* thirty years are for ever */
     s->limit = seconds;
-    return clock_ns() + (int64_t)((seconds < most ? seconds : most) * 1e9);
+    return clock_after(seconds);
 }
 
 /* Sleeps some 'us' microseconds, never beyond the deadline, and doubles them: the time varies, so that those who collided
@@ -50,7 +48,7 @@ static bool store_pause(int64_t *us, int64_t deadline) {
     if (left <= 0) return false;
     int64_t ns = *us * 500 + now % (*us * 500); /* from half to all of it, as the clock has it */
     if (ns > left) ns = left;
-    nanosleep(&(struct timespec){ns / 1000000000, ns % 1000000000}, NULL);
+    clock_nap(ns);
     *us = *us * 2 < LONGEST_PAUSE ? *us * 2 : LONGEST_PAUSE;
     return true;
 }
@@ -85,13 +83,11 @@ static int line_dial_all(struct store *s, int64_t most, int64_t deadline, char w
         snprintf(url, sizeof url, "tcp://%.*s", ENDPOINT_MAX, at[i].text);
         rv = visit_connect(s->line, url, s->key, deadline < latest ? deadline : latest);
         bool cut = rv == NNG_ETIMEDOUT && *why && clock_ns() >= deadline;
-        if (rv && !cut) snprintf(why, 128, "%s", nng_strerror(rv));
+        bool silent = rv == NNG_ETIMEDOUT && visit_arrived(s->line);
+        if (rv && !cut)
+            snprintf(why, 128, "%s", silent ? "what listens there does not answer like a store" : nng_strerror(rv));
     }
     return rv;
-}
-
-static enum error fail_refused(const struct store *s) {
-    return FAIL(ERR_CONFIG, "the store %s refused the token\nall members need the token of its server", s->url);
 }
 
 static enum error fail_foreign(const struct store *s) {
@@ -99,10 +95,6 @@ static enum error fail_foreign(const struct store *s) {
                 "the store %s is not this user's, on this host\nmembers of several users or hosts need a secret in "
                 "common: export ENGINE_TOKEN=$(openssl rand -hex 16)",
                 s->url);
-}
-
-static enum error fail_no_store(const struct store *s) {
-    return FAIL(ERR_PEER, "at %s there is no store of this program", s->url);
 }
 
 /* Again and again until the server is there. One that has answered, and whose port nobody has any more, has ended. */
@@ -117,8 +109,9 @@ static enum error line_dial(struct store *s, int64_t deadline) {
         if (s->server_number && (rv == NNG_ECONNREFUSED || rv == NNG_ENOENT))
             return FAIL(ERR_PEER, "the store %s was lost: its server has ended", s->url);
         if (rv == NNG_ETIMEDOUT && most < LONGEST_DIAL) most *= 2;
-        if (rv == NNG_EPEERAUTH && !s->file) return fail_refused(s);
-        if (rv == NNG_EPROTO && !s->file) return fail_no_store(s);
+        if (rv == NNG_EPEERAUTH && !s->file)
+            return FAIL(ERR_CONFIG, "the store %s refused the token\nall members need the token of its server", s->url);
+        if (rv == NNG_EPROTO && !s->file) return FAIL(ERR_PEER, "at %s there is no store of this program", s->url);
         if (clock_ns() - told < 5000000000) continue;
         told = clock_ns();
         log_info("waiting for the store %s (%s): %s", s->url, text_of_seconds(clock_seconds(told - began), time), why);
@@ -135,7 +128,6 @@ static enum error fail_status(const struct store *s, const struct door_head *hea
         return FAIL(ERR_CONFIG,
                     "the store %s speaks version %u, this program version %d\nstart the same program everywhere",
                     s->url, head->version, DOOR_VERSION);
-    if (head->kind == DOOR_REFUSED) return fail_refused(s);
     if (head->kind == DOOR_FOREIGN) return fail_foreign(s);
     return FAIL(ERR_PEER, "the store %s did not understand (%u)", s->url, head->kind);
 }
@@ -146,7 +138,6 @@ static enum error line_ask(struct store *s, uint32_t kind, const struct request 
                            struct store_answer *a, int *lost) {
     struct wire_request asked = {.head.kind = kind, .client = s->client};
     struct door_head head;
-    struct wire_reply h;
     int64_t left = (deadline - clock_ns()) / 1000000 + 1, more = q->wait ? GRACE_MS * 1000000LL : 0;
     if (q->wait) asked.wait_ms = left < 1 ? 1 : left < INT32_MAX ? (uint32_t)left : INT32_MAX;
     uint8_t *message = visit_room(s->line, wire_request_size(q));
@@ -155,9 +146,10 @@ static enum error line_ask(struct store *s, uint32_t kind, const struct request 
     *lost = visit_ask(s->line, WIRE_MAX, deadline + more);
     if (*lost) return ERR_NONE;
     const uint8_t *reply = visit_reply(s->line, &head);
-    if (head.version != DOOR_VERSION || head.kind >= DOOR_REFUSED) return fail_status(s, &head);
-    bool right = wire_read_reply(reply, head.bytes, &h, a) && head.kind < ANSWER_STATUSES;
-    return right ? ERR_NONE : FAIL(ERR_PEER, "a reply that the store %s cannot have given", s->url);
+    if (head.version != DOOR_VERSION || head.kind >= DOOR_OTHER) return fail_status(s, &head);
+    return wire_read_reply(reply, head.bytes, a)
+               ? ERR_NONE
+               : FAIL(ERR_PEER, "a reply that the store %s cannot have given", s->url);
 }
 
 /* Without a secret, only a server of this user is greeted again: it has answered, so it has taken the connection. Another
@@ -172,8 +164,8 @@ static enum error line_greet(struct store *s, int64_t deadline, int *lost) {
     snprintf(run, sizeof run, "%.*s", (int)a.value.n, a.value.at ? (const char *)a.value.at : "");
     if (*s->run && *run && strcmp(s->run, run) != 0)
         return FAIL(ERR_MISMATCH, "the store %s is of run '%s', not of '%s'", s->url, run, s->run);
-    if (!s->server_number) s->server_number = (uint64_t)a.total;
-    if (s->server_number == (uint64_t)a.total) return ERR_NONE;
+    if (!s->server_number) s->server_number = a.number;
+    if (s->server_number == a.number) return ERR_NONE;
     return FAIL(ERR_PEER, "the store %s was lost: another one is served there now", s->url);
 }
 
@@ -189,11 +181,8 @@ static enum error line_open(struct store *s, int64_t deadline, int *lost) {
 }
 
 static enum error fail_lost(const struct store *s, const struct request *q, int lost) {
-    if (!s->server_number && lost == NNG_EPROTO) return fail_no_store(s);
-    if (!s->server_number)
-        return FAIL(ERR_TIMEOUT, "the program at %s does not answer like a store: %s", s->url, nng_strerror(lost));
-    return FAIL(ERR_TIMEOUT, "the store %s did not answer in time (the key '%s'): %s", s->url, q->key,
-                nng_strerror(lost));
+    return FAIL(ERR_TIMEOUT, "the store %s did not answer in time (%s%s%s): %s", s->url,
+                q ? "the key '" : "its greeting", q ? q->key : "", q ? "'" : "", nng_strerror(lost));
 }
 
 /* q NULL: only opens a line. */
@@ -209,7 +198,7 @@ static enum error server_ask(struct store *s, const struct request *q, int64_t d
         visit_free(s->line);
         s->line = NULL;
         if (err) return err;
-    } while (lost != NNG_ETIMEDOUT && (s->server_number || lost != NNG_EPROTO) && store_pause(&us, deadline));
+    } while (lost != NNG_ETIMEDOUT && store_pause(&us, deadline));
     return fail_lost(s, q, lost);
 }
 
@@ -305,11 +294,11 @@ enum error store_list(struct store *s, const char *prefix, struct pool *pool, ch
 }
 
 enum error store_meet(struct store *s, const struct store_coming *c, struct pool *pool, struct store_meeting *out) {
-    struct request q = {.op = STORE_MEET, .wait = true, .key = c->name, .value = {c->words, c->n}, .from = c->from};
+    struct request q = {.op = STORE_MEET, .wait = true, .key = c->name, .value = {c->words, c->n}};
     struct store_answer a;
     TRY(store_ask(s, &q, c->timeout, pool, &a));
     enum store_met met = a.status == ANSWER_OK ? STORE_MET : a.status == ANSWER_REFUSED ? STORE_REFUSED : STORE_AWAITS;
-    *out = (struct store_meeting){.met = met, .text = answer_text(&a), .n = a.value.n, .total = a.total};
+    *out = (struct store_meeting){.met = met, .text = answer_text(&a), .n = a.value.n};
     return ERR_NONE;
 }
 
@@ -334,42 +323,37 @@ static enum error store_serve(struct store *s) {
                     "a store without a token at %s, where others can reach it\nset a token, or serve it at 127.0.0.1",
                     at->text);
     TRY(server_open(at->text, s->key, s->run, &s->server, &s->address.port));
+    if (s->file) return file_announce(s->file, s->address.port, s->key);
     bool six = strchr(s->address.host, ':') != NULL;
     snprintf(s->url, sizeof s->url, six ? "tcp://[%s]:%d" : "tcp://%s:%d", s->address.host, s->address.port);
     if (at->any) snprintf(s->address.host, sizeof s->address.host, *at->text == '[' ? "::1" : "127.0.0.1");
     return ERR_NONE;
 }
 
-static enum error server_find(struct store *s, const struct store_params *p, int64_t deadline) {
-    TRY(address_parse(s->url + strlen("tcp:"), &s->address));
-    TRY(secret_key(p->token ? p->token : "", s->key));
-    if (p->serve) TRY(store_serve(s));
-    if (!s->address.port) return FAIL(ERR_CONFIG, "'%s' names no port", s->url);
-    return server_ask(s, NULL, deadline, NULL, NULL);
-}
-
-/* Whoever may read the file has the key, and is on this host. */
-static enum error server_find_by_file(struct store *s, const struct store_params *p, int64_t deadline) {
+/* Whoever may read a file has the key, and is on this host. */
+static enum error store_find_address(struct store *s, const struct store_params *p) {
+    static const char tcp[] = "tcp:", file[] = "file:///";
+    size_t n = (size_t)snprintf(s->url, sizeof s->url, "%s", p->url ? p->url : "");
+    if (n < sizeof s->url && !strncmp(s->url, tcp, sizeof tcp - 1)) {
+        TRY(secret_key(p->token ? p->token : "", s->key));
+        return address_parse(s->url + sizeof tcp - 1, &s->address);
+    }
+    if (n >= sizeof s->url || n < sizeof file || strncmp(s->url, file, sizeof file - 1) != 0)
+        return FAIL(ERR_CONFIG, "'%.200s' is not a store\nwrite file:///PATH or tcp://HOST:PORT", s->url);
+    s->file = s->url + sizeof file - 2;
     s->address = (struct address){.host = "127.0.0.1"};
-    if (p->serve) TRY(secret_random(s->key));
-    if (p->serve) TRY(server_open("127.0.0.1:0", s->key, s->run, &s->server, &s->address.port));
-    if (p->serve) TRY(file_announce(s->file, s->address.port, s->key));
-    return server_ask(s, NULL, deadline, NULL, NULL);
+    return p->serve ? secret_random(s->key) : ERR_NONE;
 }
 
 static enum error store_start(struct store *s, const struct store_params *p) {
-    static const char file[] = "file:///";
     int64_t deadline = store_deadline(s, p->timeout);
-    if (getrandom(&s->client, sizeof s->client, 0) != (ssize_t)sizeof s->client)
-        return FAIL(ERR_CREATE, "no random numbers: %s", strerror(errno));
+    TRY(random_bytes(&s->client, sizeof s->client));
     s->timeout = p->timeout;
     snprintf(s->run, sizeof s->run, "%s", p->run ? p->run : "");
-    int n = snprintf(s->url, sizeof s->url, "%s", p->url ? p->url : "");
-    if (n < (int)sizeof s->url && !strncmp(s->url, "tcp:", 4)) return server_find(s, p, deadline);
-    if (n >= (int)sizeof s->url || n < (int)sizeof file || strncmp(s->url, file, sizeof file - 1) != 0)
-        return FAIL(ERR_CONFIG, "'%.200s' is not a store\nwrite file:///PATH or tcp://HOST:PORT", s->url);
-    s->file = s->url + sizeof file - 2;
-    return server_find_by_file(s, p, deadline);
+    TRY(store_find_address(s, p));
+    if (p->serve) TRY(store_serve(s));
+    if (!s->file && !s->address.port) return FAIL(ERR_CONFIG, "'%s' names no port", s->url);
+    return server_ask(s, NULL, deadline, NULL, NULL);
 }
 
 enum error store_open(const struct store_params *p, struct store **out) {

@@ -4,15 +4,13 @@
  * So waiting costs no thread, however many wait. */
 #include "transport/store/server.h"
 #include "engine/base/clock.h"
+#include "engine/base/digest.h"
 #include "engine/base/memory.h"
-#include "transport/store/attendance.h"
 #include "transport/store/wire.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum { WAIT_MOST = 10000 }; /* ms; then the client asks again, which shows that it lives */
 struct caller {             /* what the server has of a guest */
@@ -79,7 +77,7 @@ static void request_serve(struct server *s, struct guest *g, bool slept) {
 
 static void greeting_answer(struct server *s, struct guest *g) {
     struct caller *c = guest_own(g);
-    struct store_answer a = {.value = {s->run, strlen(s->run)}, .total = (int64_t)s->number};
+    struct store_answer a = {.value = {s->run, strlen(s->run)}, .number = s->number};
     pthread_mutex_lock(&s->lock);
     c->greeted = true;
     c->client = c->h.client;
@@ -137,8 +135,7 @@ static const struct door_ops ops = {
 };
 
 static enum error server_start(struct server *s, const char *at, const char *key, int *port) {
-    if (getrandom(&s->number, sizeof s->number, 0) != (ssize_t)sizeof s->number)
-        return FAIL(ERR_CREATE, "no random numbers: %s", strerror(errno));
+    TRY(random_bytes(&s->number, sizeof s->number));
     TRY(table_create(&s->table));
     return door_open(&(struct door_params){.ops = &ops, .user = s, .at = at, .key = key, .ours = true}, &s->door, port);
 }

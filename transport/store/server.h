@@ -1,6 +1,6 @@
 /* The server of a store, in the process of one of its members. */
 #pragma once
-#include "transport/store/request.h"
+#include "transport/store/table.h"
 
 struct server;
 /* Serves a store at "127.0.0.1:29500"; *port is the one that was taken. key: that of the store's secret, or "". */

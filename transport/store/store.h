@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 enum {
-    STORE_KEY_MAX = 255,         /* bytes of a key: printable, no space */
-    STORE_VALUE_MAX = 256 << 10, /* bytes of a value, any */
-    STORE_KEYS_MAX = 100000,     /* in one store: a store is no place for data */
+    STORE_KEY_MAX = 255,       /* bytes of a key: printable, no space */
+    STORE_VALUE_MAX = 2 << 20, /* bytes of a value, any: the list of 4,096 ranks fits */
+    STORE_KEYS_MAX = 100000,   /* in one store: a store is no place for data */
 };
 
 struct store;
@@ -49,7 +49,7 @@ MUST_CHECK enum error store_delete(struct store *s, const char *prefix);
 /* Keys that begin so, sorted. ERR_CREATE: more than STORE_VALUE_MAX bytes of them. */
 MUST_CHECK enum error store_list(struct store *s, const char *prefix, struct pool *pool, char ***keys, int *count);
 
-/* ---- meetings: all members are answered alike (attendance.h, launch/rendezvous.h) ---- */
+/* ---- meetings: all members are answered alike (table.h, launch/rendezvous.h) ---- */
 
 /* The words of a member are this and then texts, each with its 0 byte: who it is, what the others are given of it, and
  * of each fact that must be equal on all the name and the value. */
@@ -63,18 +63,15 @@ struct store_coming {
     const char *name;  /* of the meeting; its last word says what meets: "round-0.rank" */
     const void *words; /* the member's: n bytes */
     size_t n;
-    int64_t from;   /* of a roster that is longer than an answer: the first byte that is wanted */
     double timeout; /* seconds to wait until all have come; 0: the store's */
 };
 struct store_meeting {
     enum store_met met;
     /* STORE_AWAITS: a bit of each member, which is set once it has come.
-     * STORE_MET: of each member who it is and what it gives, as two texts with their 0 bytes; of all 'total' bytes those
-     * that begin at 'from'.
+     * STORE_MET: of each member who it is and what it gives, as two texts with their 0 bytes.
      * STORE_REFUSED: why nobody meets; or, where all others have met, why this member does not. */
     const char *text;
     size_t n;
-    int64_t total;
 };
 /* Comes to a meeting, or asks again with the same words. */
 MUST_CHECK enum error store_meet(struct store *s, const struct store_coming *c, struct pool *pool,

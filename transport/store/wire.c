@@ -1,10 +1,9 @@
 /* Messages to bytes and back. Every length is compared with what there is before it is used. */
 #include "transport/store/wire.h"
-#include "transport/store/attendance.h"
 
 #include <string.h>
 
-_Static_assert(sizeof(struct wire_request) == 48, "requests have no holes");
+_Static_assert(sizeof(struct wire_request) == 40, "requests have no holes");
 _Static_assert(sizeof(struct wire_reply) == 32, "replies have no holes");
 
 /* ---- writing ---- */
@@ -25,7 +24,6 @@ static uint8_t *wire_put(uint8_t *to, const void *from, size_t n) {
 void wire_write_request(const struct wire_request *h, const struct request *q, uint8_t *to) {
     struct wire_request w = *h;
     w.head = door_head(h->head.kind, wire_request_size(q));
-    w.from = q->from;
     w.key = (uint32_t)strlen(q->key) + 1;
     w.value = (uint32_t)q->value.n;
     w.zero = 0;
@@ -37,7 +35,7 @@ void wire_write_reply(const struct store_answer *a, uint8_t *to) {
     struct wire_reply w = {.head = door_head(a->status, wire_reply_size(a)),
                            .there = a->value.at != NULL,
                            .value = (uint32_t)a->value.n,
-                           .total = a->total};
+                           .number = a->number};
     wire_put(wire_put(to, &w, sizeof w), a->value.at, w.value);
 }
 
@@ -59,17 +57,17 @@ bool wire_read_request(const uint8_t *message, size_t n, struct wire_request *h,
     *q = (struct request){.op = (enum store_op)(kind - WIRE_REQUEST),
                           .wait = h->wait_ms > 0,
                           .key = (const char *)key,
-                          .value = {key + h->key, h->value},
-                          .from = h->from};
+                          .value = {key + h->key, h->value}};
     return is_key(q->key, h->key, q->op == STORE_LIST || q->op == STORE_DELETE) &&
            (q->op != STORE_MEET || attendance_understands(q->value));
 }
 
-bool wire_read_reply(const uint8_t *message, size_t n, struct wire_reply *h, struct store_answer *a) {
-    if (n < sizeof *h) return false;
-    memcpy(h, message, sizeof *h);
-    if (h->value != n - sizeof *h || h->value > STORE_VALUE_MAX || (!h->there && h->value)) return false;
-    *a = (struct store_answer){.status = (enum answer_status)h->head.kind, .total = h->total};
-    if (h->there) a->value = (struct bytes){message + sizeof *h, h->value};
-    return true;
+bool wire_read_reply(const uint8_t *message, size_t n, struct store_answer *a) {
+    struct wire_reply h;
+    if (n < sizeof h) return false;
+    memcpy(&h, message, sizeof h);
+    if (h.value != n - sizeof h || h.value > STORE_VALUE_MAX || (!h.there && h.value)) return false;
+    *a = (struct store_answer){.status = (enum answer_status)h.head.kind, .number = h.number};
+    if (h.there) a->value = (struct bytes){message + sizeof h, h.value};
+    return h.head.kind < ANSWER_STATUSES;
 }

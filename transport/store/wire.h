@@ -1,12 +1,12 @@
 /* What a store and its clients send each other, as messages of a door (door.h):
  *
- *   greeting   the first on a connection: who the client is; the reply gives the server's run, and its number as total
- *   others     the operations of request.h
+ *   greeting   the first on a connection: who the client is; the reply gives the server's run, and its number
+ *   others     the operations of table.h
  *
  * A message is a head and the bytes that it announces. */
 #pragma once
 #include "transport/door/door.h"
-#include "transport/store/request.h"
+#include "transport/store/table.h"
 
 enum { WIRE_MAX = STORE_VALUE_MAX + 1024 /* bytes of a message */ };
 enum wire_kind { WIRE_GREETING = 64, WIRE_REQUEST /* + enum store_op */ };
@@ -14,7 +14,6 @@ enum wire_kind { WIRE_GREETING = 64, WIRE_REQUEST /* + enum store_op */ };
 struct wire_request {
     struct door_head head;
     uint64_t client;
-    int64_t from;
     uint32_t wait_ms;    /* how long the server may wait for what is not there; 0: not */
     uint32_t key, value; /* bytes of each, in this order; key with its 0 byte */
     uint32_t zero;
@@ -22,7 +21,7 @@ struct wire_request {
 struct wire_reply {
     struct door_head head;
     uint32_t there, value; /* there: 0 where there is no value, which is not the same as an empty one */
-    int64_t total;
+    uint64_t number;
 };
 
 /* Bytes of a message. */
@@ -34,4 +33,4 @@ void wire_write_reply(const struct store_answer *a, uint8_t *to);
 /* Of a message that is whole. q and a borrow from it; q is only set for the operations of a store.
  * false: it makes no sense. */
 bool wire_read_request(const uint8_t *message, size_t n, struct wire_request *h, struct request *q);
-bool wire_read_reply(const uint8_t *message, size_t n, struct wire_reply *h, struct store_answer *a);
+bool wire_read_reply(const uint8_t *message, size_t n, struct store_answer *a);

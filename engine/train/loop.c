@@ -33,6 +33,11 @@ bool trainer_meets(const struct trainer *t, int64_t step) {
     return step >= t->steps || step_evaluates(t, step) || step_due(run_save_every(t), step);
 }
 
+int64_t trainer_meets_every(const struct trainer *t) {
+    int64_t evaluates = span_steps(t->config->eval.every, t->per_epoch), saves = run_save_every(t);
+    return evaluates > 0 && (saves <= 0 || evaluates < saves) ? evaluates : saves;
+}
+
 /* What is known of a step when it ends: all but its sums. */
 static void step_note(struct run *r, int64_t ns, const int64_t before[PHASES]) {
     struct trainer *t = r->t;

@@ -215,6 +215,8 @@ void trainer_count_updates(struct trainer *t, int64_t more);
 bool trainer_wants_end(const struct trainer *t);
 /* Whether all ranks exchange something after that step, to evaluate, to save or to end. */
 bool trainer_meets(const struct trainer *t, int64_t step);
+/* Steps from one evaluation or checkpoint to the next, whichever is more frequent; 0: there are none. */
+int64_t trainer_meets_every(const struct trainer *t);
 /* Notes that this rank waited for others in what it computes: that time is PHASE_COMM's. */
 void trainer_waited(struct trainer *t, int64_t ns);
 /* How many arenas of gradients this rank has. */

@@ -9,7 +9,7 @@
  * A meeting is an all-reduce of the weights, bucket by bucket and in place: 2(W-1)/W of K bytes for
  * each rank, as one step of ddp takes for its gradients, so 2(W-1)/W K/k a step, and 1/k of the
  * messages. With state 'average' the optimizer's state, one or two times K, is averaged as well.
- * The sums of the k steps (loss, correct, samples) follow in a message of 24 k bytes: what is reported
+ * The sums of the k steps (loss, correct, samples) travel beside them, in a message of 24 k bytes: what is reported
  * of a step is about the whole batch, but is known only at the next meeting.
  *
  * With ddp.sync.outer the mean is not where the weights go but where they are drawn to (DiLoCo, Douillard et al. 2023,
@@ -129,6 +129,10 @@ void average_describe(const struct mode *m, char *line, size_t size) {
     used = strlen(line);
     if (outer->lr > 0)
         snprintf(line + used, size - used, ", outer step (lr %g, momentum %g)", outer->lr, outer->momentum);
+    int64_t often = trainer_meets_every(l->m->t);
+    used = strlen(line);
+    if (often > 0 && often < m->how->every)
+        snprintf(line + used, size - used, ", and all meet every %lld steps to evaluate or save", (long long)often);
 }
 
 /* ---- a step alone ---- */
@@ -179,21 +183,27 @@ static enum error average_arena(struct share *l, float *arena, enum move_by by) 
     return ERR_NONE;
 }
 
-/* Shares the sums of the steps since the last meeting among all ranks. */
-static enum error share_sums(struct share *l) {
-    struct trainer *t = l->m->t;
-    double *stop = l->sums + SUMS * l->held;
-    *stop = l->stop;
-    TRY(team_sum(&l->m->team, l->sums, (int)(SUMS * l->held + 1)));
+/* Starts to share the sums of the steps since the last meeting among all ranks: on a long link they travel beside the
+ * weights, and add no latency to them. */
+static enum error sums_leave(struct share *l, struct work **work) {
+    struct group *g = l->m->team.group;
+    l->sums[SUMS * l->held] = l->stop;
+    if (!g) return ERR_NONE;
+    return group_all_reduce(g, GROUP_ON(LANE_AHEAD, work), l->sums, SUMS * l->held + 1, DTYPE_F64, REDOP_SUM);
+}
+
+static enum error sums_land(struct share *l, struct work *work) {
+    if (work) TRY(work_wait(work));
+    bool stop = l->sums[SUMS * l->held] > 0;
     for (int64_t i = 0; i < l->held; i++) {
         const double *of = l->sums + SUMS * i;
         l->known[i] = (struct step_sums){.loss = (float)(of[SUM_LOSS] / of[SUM_SAMPLES]),
                                          .correct = (float)of[SUM_CORRECT],
                                          .samples = (float)of[SUM_SAMPLES],
-                                         .stop = *stop > 0};
+                                         .stop = stop};
     }
     l->m->learned = (struct learned){l->known, l->held};
-    trainer_set_sums(t, &l->known[l->held - 1]);
+    trainer_set_sums(l->m->t, &l->known[l->held - 1]);
     l->held = 0, l->stop = false;
     return ERR_NONE;
 }
@@ -210,6 +220,8 @@ static enum error outer_gradient_average(struct share *l, float *d) {
 static enum error weights_average(struct share *l, enum move_by by) {
     struct trainer *t = l->m->t;
     float *d = t->arena.grads[0];
+    struct work *sums = NULL;
+    TRY(sums_leave(l, &sums));
     group_note(l->m->team.group, l->m->how->plan.after[0].doing, t->at.step);
     if (l->m->packed)
         TRY(outer_gradient_average(l, d));
@@ -218,7 +230,7 @@ static enum error weights_average(struct share *l, enum move_by by) {
     if (l->theta && !l->m->packed) outer_gradient(l, d);
     if (l->theta) outer_step(l, d);
     for (int i = 0; l->state && i < t->arena.nslots; i++) TRY(average_arena(l, t->arena.slots[i], by));
-    return share_sums(l);
+    return sums_land(l, sums);
 }
 
 enum error average_update(struct mode *m) {

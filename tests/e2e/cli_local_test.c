@@ -232,12 +232,16 @@ static void the_same_each_time(void **state) {
     (void)state;
     program_train(&control, network, SETS("ddp.sync=8"));
     assert_non_null(strstr(control.err, "weights averaged every 8 steps, optimizer state local"));
+    assert_null(strstr(control.err, "all meet every"));
     program_train(&other, network, SETS("ddp.sync=8"));
     assert_true(same(&control, &other));
     program_train(&other, network, SETS("ddp.sync=8", "comm.link=tcp"));
     assert_true(same(&control, &other));
     program_train(&other, network, SETS("ddp.sync=8", "ddp.bucket=0"));
     assert_true(same(&control, &other));
+    program_train(&other, network, SETS("ddp.sync=8", "eval=6st", "checkpoint=5st"));
+    assert_non_null(
+        strstr(other.err, "every 8 steps, optimizer state local, and all meet every 5 steps to evaluate or save"));
     program_train(&other, network, SETS("ddp.sync={every: 8, state: average}"));
     assert_false(same(&control, &other));
     assert_non_null(strstr(other.err, "optimizer state too"));

@@ -21,7 +21,11 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
-enum { SCANS_MOST = 100, MESSAGE = 256 };
+enum {
+    SCANS_MOST = 100,
+    MESSAGE = 256,
+    BORDER = 8 /* columns beside a part of a JPEG, as colours are smoothed: with them it is what it is in the whole */
+};
 #define NO_PICTURE "neither JPEG nor PNG nor WebP"
 struct image {
     struct jpeg_decompress_struct jpeg;
@@ -39,8 +43,10 @@ struct image {
     enum { JPEG, PNG, WEBP } format;
     int width, height;
 
-    int scale, first, last; /* of the decoding that goes on: eighths; rows [first, last) are kept */
-    int row, components;
+    int scale, components; /* of the decoding that goes on; scale: in eighths */
+    int first, last;       /* rows [first, last) are kept */
+    int left, right;       /* columns that are made, at least */
+    int row;
     struct resizer resizer;
 };
 
@@ -290,15 +296,24 @@ static void jpeg_begin_rows(struct image *im) {
     im->components = im->jpeg.output_components;
 }
 
-/* Rows before the first are overwritten; those after the last are not decoded. */
+/* Rows lie as wide as the whole picture's. Of rows before the first, and of columns that are left out, libjpeg-turbo reads
+ * no more than the codes, which finds damage in them; nothing is read of rows after the last. */
 static void jpeg_rows(struct image *im) {
-    size_t stride = (size_t)im->jpeg.output_width * (size_t)im->components;
-    for (im->row = 0; im->row < im->last; im->row++) {
+    struct jpeg_decompress_struct *j = &im->jpeg;
+    size_t pixel = (size_t)im->components, stride = (size_t)j->output_width * pixel;
+    JDIMENSION left = 0;
+#ifdef LIBJPEG_TURBO_VERSION_NUMBER
+    JDIMENSION from = (JDIMENSION)im->left, width = (JDIMENSION)(im->right - im->left);
+    if (j->max_h_samp_factor <= 2 && j->max_v_samp_factor <= 2) /* versions before 3.0 err at 4 */
+        jpeg_crop_scanline(j, &from, &width), left = from;
+    jpeg_skip_scanlines(j, (JDIMENSION)im->first);
+#endif
+    for (im->row = (int)j->output_scanline; im->row < im->last; im->row++) {
         int kept = im->row > im->first ? im->row - im->first : 0;
-        JSAMPROW out = im->pixels + (size_t)kept * stride;
-        jpeg_read_scanlines(&im->jpeg, &out, 1);
+        JSAMPROW out = im->pixels + (size_t)kept * stride + left * pixel;
+        jpeg_read_scanlines(j, &out, 1);
     }
-    jpeg_abort_decompress(&im->jpeg);
+    jpeg_abort_decompress(j);
 }
 
 /* Adobe's programs store CMYK upside down, and nobody else stores it. */
@@ -331,6 +346,8 @@ static enum error jpeg_decode(struct image *im, struct view *v, unsigned char *o
     box = (struct box){box.x * x, box.y * y, box.w * x, box.h * y};
     im->first = (int)box.y;
     im->last = box.y + box.h < height ? (int)(box.y + box.h) + 1 : height;
+    im->left = box.x > BORDER ? (int)box.x - BORDER : 0;
+    im->right = box.x + box.w + BORDER < width ? (int)(box.x + box.w) + BORDER : width;
     size_t pixels = (size_t)(im->last - im->first) * (size_t)width;
     TRY(buffer_grow(&im->pixels, &im->pixels_room, pixels * (size_t)im->components));
     TRY(library_call(im, jpeg_rows));

@@ -74,7 +74,7 @@ struct view view_part(enum resample by, struct box box, int size) {
  * Rows first, as whole rows are added with one weight each, which vectors do well; what comes of it
  * is rounded to bytes. Then columns. Weights are whole numbers, so the result is the same on every
  * machine. */
-enum { ONE = 1 << 14 };
+enum { ONE_BITS = 14, ONE = 1 << ONE_BITS };
 
 void resizer_fini(struct resizer *r) {
     memory_free(r->memory);
@@ -87,7 +87,7 @@ static int taps_of(double length, int size) {
 }
 
 static size_t axis_bytes(int size, int taps) {
-    return (size_t)size * (2 * sizeof(int) + (size_t)taps * sizeof(int16_t)) + ALIGNMENT;
+    return (size_t)size * (2 * sizeof(int) + (size_t)taps * sizeof(int32_t)) + ALIGNMENT;
 }
 
 static char *axis_place(struct axis *a, int size, int taps, char *at) {
@@ -100,7 +100,7 @@ static char *axis_place(struct axis *a, int size, int taps, char *at) {
 
 static enum error resizer_room(struct resizer *r, struct box box, int size) {
     int xtaps = taps_of(box.w, size), ytaps = taps_of(box.h, size);
-    size_t row = ((size_t)box.w + 3) * 3, need = axis_bytes(size, xtaps) + axis_bytes(size, ytaps);
+    size_t row = ((size_t)box.w + 3) * 3 * sizeof *r->row, need = axis_bytes(size, xtaps) + axis_bytes(size, ytaps);
     if (r->room < need + row) {
         resizer_fini(r);
         TRY(memory_alloc(need + row, &r->memory));
@@ -119,11 +119,11 @@ static double weight_at(const struct axis *a, int i, int j, double center, doubl
  * to ONE however many there are. */
 static void weights_find(struct axis *a, int i, double center, double support) {
     double sum = 0, before = 0;
-    int16_t *out = a->weight + (int64_t)i * a->taps;
+    int32_t *out = a->weight + (int64_t)i * a->taps;
     for (int j = 0; j < a->count[i]; j++) sum += weight_at(a, i, j, center, support);
     for (int j = 0; j < a->count[i]; j++) {
         double after = before + weight_at(a, i, j, center, support);
-        out[j] = (int16_t)((int)(after / sum * ONE + 0.5) - (int)(before / sum * ONE + 0.5));
+        out[j] = (int)(after / sum * ONE + 0.5) - (int)(before / sum * ONE + 0.5);
         before = after;
     }
 }
@@ -142,35 +142,44 @@ static void axis_fill(struct axis *a, double from, double length, int low, int h
     }
 }
 
-/* out[0..n) = the weighted sum of 'count' rows. Pieces, so that sums stay in registers or the
+/* out[0..n) = the weighted sum of 'count' rows, rounded. Pieces, so that sums stay in registers or the
  * nearest cache. */
-VECTORISED static void rows_add(const unsigned char *rows, int64_t stride, const int16_t *weight, int count, int64_t n,
-                                unsigned char *out) {
+VECTORISED static void rows_add(const unsigned char *rows, int64_t stride, const int32_t *weight, int count, int64_t n,
+                                int32_t *out) {
     enum { PIECE = 512 };
-    int32_t sum[PIECE];
-    for (int64_t at = 0; at < n; at += PIECE) {
+    for (int64_t at = 0; at < n; at += PIECE, out += PIECE) {
         int64_t some = n - at < PIECE ? n - at : PIECE;
-        for (int64_t i = 0; i < some; i++) sum[i] = ONE / 2;
+        for (int64_t i = 0; i < some; i++) out[i] = ONE / 2;
         for (int k = 0; k < count; k++) {
             const unsigned char *row = rows + k * stride + at;
             int32_t w = weight[k];
-            for (int64_t i = 0; i < some; i++) sum[i] += w * row[i];
+            for (int64_t i = 0; i < some; i++) out[i] += w * row[i];
         }
-        for (int64_t i = 0; i < some; i++) out[at + i] = (unsigned char)(sum[i] / ONE);
+        for (int64_t i = 0; i < some; i++) out[i] >>= ONE_BITS;
     }
 }
 
-/* One row of the output, of each channel, from a row of pixels whose first is 'low'. */
-static void columns_add(const struct axis *a, const unsigned char *row, int low, unsigned char *out) {
+/* Red, green and blue of a pixel, and a lane that is not used. */
+typedef int32_t colour __attribute__((vector_size(16)));
+
+/* The weighted sum of 'count' pixels; one more number follows them. */
+static inline colour colours_add(const int32_t *p, const int32_t *weight, int count, int half) {
+    colour sum = {half, half, half}, one;
+    for (int k = 0; k < count; k++, p += 3) {
+        memcpy(&one, p, sizeof one);
+        sum += weight[k] * one;
+    }
+    return sum;
+}
+
+/* One row of the output, of each channel, from a row of pixels whose first is 'low', and a 0 after them. */
+VECTORISED static void columns_add(const struct axis *a, const int32_t *restrict row, int low,
+                                   unsigned char *restrict out) {
     int64_t plane = (int64_t)a->size * a->size;
     for (int i = 0; i < a->size; i++) {
-        const unsigned char *p = row + (int64_t)(a->first[i] - low) * 3;
-        const int16_t *w = a->weight + (int64_t)i * a->taps;
-        int32_t red = ONE / 2, green = ONE / 2, blue = ONE / 2;
-        for (int k = 0; k < a->count[i]; k++, p += 3) red += w[k] * p[0], green += w[k] * p[1], blue += w[k] * p[2];
-        out[i] = (unsigned char)(red / ONE);
-        out[i + plane] = (unsigned char)(green / ONE);
-        out[i + 2 * plane] = (unsigned char)(blue / ONE);
+        const int32_t *p = row + (int64_t)(a->first[i] - low) * 3;
+        const colour sum = colours_add(p, a->weight + (int64_t)i * a->taps, a->count[i], ONE / 2) >> ONE_BITS;
+        for (int c = 0; c < 3; c++) out[i + c * plane] = (unsigned char)sum[c];
     }
 }
 
@@ -188,6 +197,7 @@ enum error picture_resize(struct resizer *r, const unsigned char *pixels, int wi
         const unsigned char *rows = pixels + ((int64_t)r->y.first[i] * width + left) * 3;
         rows_add(rows, (int64_t)width * 3, r->y.weight + (int64_t)i * r->y.taps, r->y.count[i],
                  (int64_t)(right - left) * 3, r->row);
+        r->row[(right - left) * 3] = 0;
         columns_add(&r->x, r->row, left, out + (int64_t)i * v->size);
     }
     return ERR_NONE;
@@ -261,15 +271,15 @@ static void pillow_rows(const struct pillow_axis *y, const unsigned char *rows, 
     }
 }
 
-static void pillow_columns(const struct pillow_axis *x, const unsigned char *row, int size, unsigned char *out) {
+/* One row of 'size' pixels from one of n numbers, which 'wide' has room for and one more. */
+VECTORISED static void pillow_columns(const struct pillow_axis *x, const unsigned char *row, int64_t n, int size,
+                                      int32_t *restrict wide, unsigned char *restrict out) {
+    for (int64_t i = 0; i < n; i++) wide[i] = row[i];
+    wide[n] = 0;
     for (int i = 0; i < size; i++) {
         const int32_t *w = x->weight + (int64_t)i * x->taps;
-        for (int c = 0; c < 3; c++) {
-            const unsigned char *p = row + (int64_t)x->first[i] * 3 + c;
-            int32_t sum = 1 << (PILLOW_BITS - 1);
-            for (int k = 0; k < x->count[i]; k++) sum += w[k] * p[3 * k];
-            *out++ = pillow_byte(sum);
-        }
+        const colour sum = colours_add(wide + (int64_t)x->first[i] * 3, w, x->count[i], 1 << (PILLOW_BITS - 1));
+        for (int c = 0; c < 3; c++) *out++ = pillow_byte(sum[c]);
     }
 }
 
@@ -287,7 +297,8 @@ enum error picture_resize_exactly(struct resizer *r, const unsigned char *pixels
     int size = v->size, w = (int)v->box.w, h = (int)v->box.h;
     int xtaps = pillow_taps(w, v->width), ytaps = pillow_taps(h, v->height);
     size_t xbytes = pillow_bytes(size, xtaps), ybytes = pillow_bytes(size, ytaps);
-    size_t need = xbytes + ybytes + ((size_t)h + 1) * (size_t)size * 3;
+    size_t wide = ((size_t)w * 3 + 1) * sizeof(int32_t);
+    size_t need = xbytes + ybytes + wide + ((size_t)h + 1) * (size_t)size * 3;
     if (r->room < need) {
         resizer_fini(r);
         TRY(memory_alloc(need, &r->memory));
@@ -295,13 +306,14 @@ enum error picture_resize_exactly(struct resizer *r, const unsigned char *pixels
     }
     char *memory = r->memory;
     struct pillow_axis x = pillow_place(memory, size, xtaps), y = pillow_place(memory + xbytes, size, ytaps);
-    unsigned char *rows = (unsigned char *)memory + xbytes + ybytes;
+    unsigned char *rows = (unsigned char *)memory + xbytes + ybytes + wide;
     pillow_fill(&x, w, v->width, v->left, size);
     pillow_fill(&y, h, v->height, v->top, size);
     int low = y.first[0], high = y.first[size - 1] + y.count[size - 1];
     for (int i = low; i < high; i++) {
         const unsigned char *row = pixels + (((int64_t)v->box.y + i) * width + (int64_t)v->box.x) * 3;
-        pillow_columns(&x, row, size, rows + (int64_t)(i - low) * size * 3);
+        pillow_columns(&x, row, (int64_t)w * 3, size, (void *)(memory + xbytes + ybytes),
+                       rows + (int64_t)(i - low) * size * 3);
     }
     pillow_rows(&y, rows, low, size, rows + (int64_t)h * size * 3, out);
     return ERR_NONE;

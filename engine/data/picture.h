@@ -45,12 +45,12 @@ struct view view_part(enum resample by, struct box box, int size);
 struct axis { /* of one output pixel: which input pixels, and how much of each */
     int size, taps;
     int *first, *count;
-    int16_t *weight; /* (size, taps), in units of 1/16384; sum: 1 */
+    int32_t *weight; /* (size, taps), in units of 1/16384; sum: 1 */
 };
 struct resizer { /* memory that is kept from picture to picture; zeroed: none yet */
     struct axis x, y;
     void *memory;
-    unsigned char *row;
+    int32_t *row;
     size_t room;
 };
 void resizer_fini(struct resizer *r);

@@ -221,6 +221,96 @@ static void test_scales(void **state) {
     image_free(im);
 }
 
+/* ---- parts of a JPEG ---- */
+struct whole { /* what libjpeg makes of a file from its first row on */
+    uint8_t pixels[200 * 200 * 4];
+    int width, height;
+};
+
+static void warning_count(j_common_ptr c, int level) {
+    c->err->num_warnings += level < 0;
+}
+
+/* Rows [0, last] at some eighths of the size. false: there is damage in them. */
+static bool whole_decode(const char *name, int eighths, double last, struct whole *out) {
+    static uint8_t bytes[1 << 18];
+    struct jpeg_decompress_struct j;
+    struct jpeg_error_mgr errors;
+    j.err = jpeg_std_error(&errors);
+    errors.emit_message = warning_count;
+    jpeg_create_decompress(&j);
+    jpeg_mem_src(&j, bytes, file_get(scratch_path(name), bytes, sizeof bytes));
+    jpeg_read_header(&j, TRUE);
+    j.out_color_space = j.num_components == 4 ? JCS_CMYK : JCS_RGB;
+    j.scale_num = (unsigned)eighths, j.scale_denom = 8;
+    jpeg_start_decompress(&j);
+    out->width = (int)j.output_width, out->height = (int)j.output_height;
+    for (int y = 0; y < out->height && y <= last * out->height; y++) {
+        JSAMPROW row = out->pixels + (size_t)y * j.output_width * (size_t)j.output_components;
+        jpeg_read_scanlines(&j, &row, 1);
+    }
+    for (int i = 0; j.num_components == 4 && i < out->width * out->height; i++)
+        for (int c = 0; c < 3; c++)
+            out->pixels[3 * i + c] = (uint8_t)(out->pixels[4 * i + c] * out->pixels[4 * i + 3] / 255);
+    bool good = errors.num_warnings == 0;
+    jpeg_destroy_decompress(&j);
+    return good;
+}
+
+/* What v shows of a picture of width x height that was decoded whole. */
+static void whole_show(const struct whole *p, struct view v, int width, int height, uint8_t *out) {
+    struct resizer r = {0};
+    double x = (double)p->width / width, y = (double)p->height / height;
+    v.box = (struct box){v.box.x * x, v.box.y * y, v.box.w * x, v.box.h * y};
+    int first = (int)v.box.y;
+    const uint8_t *from = p->pixels + (size_t)first * (size_t)p->width * 3;
+    v.box.y -= first;
+    assert_ok(v.by == RESAMPLE_TORCHVISION ? picture_resize_exactly(&r, from, p->width, &v, out)
+                                           : picture_resize(&r, from, p->width, p->height - first, &v, out));
+    resizer_fini(&r);
+}
+
+/* Parts of one file: the bytes of a part of the whole, or an error where rows down to its last are damaged. */
+static void parts_check(struct image *im, const char *name, int parts, int bad[2]) {
+    static struct whole whole;
+    static uint8_t got[3 * 60 * 60], expected[sizeof got];
+    struct visit visit = {{true, {0.01, 1}, {0.2, 5}}, rng_key(1, RNG_AUGMENT), 0};
+    for (; visit.id < (uint64_t)parts; visit.id++) {
+        int w, h, eighths = 8, size = visit.id % 3 == 0 ? 60 : 12;
+        assert_ok(image_read(im, scratch_path(name), &w, &h));
+        enum resample by = visit.id % 5 ? RESAMPLE_ENGINE : RESAMPLE_TORCHVISION;
+        struct view v = view_part(by, box_draw(&visit, w, h), size);
+        double side = v.box.w < v.box.h ? v.box.w : v.box.h;
+        while (by == RESAMPLE_ENGINE && eighths > 1 && side * eighths / 16 >= size) eighths /= 2;
+        bool good = whole_decode(name, eighths, (v.box.y + v.box.h) / h, &whole);
+        enum error err = image_decode(im, &v, got);
+        bad[!good]++;
+        if (err != (good ? ERR_NONE : ERR_DATA)) fail_msg("%s, part %d: error %d", name, (int)visit.id, err);
+        if (!good) continue;
+        whole_show(&whole, v, w, h, expected);
+        assert_memory_equal(got, expected, (size_t)(3 * size * size));
+    }
+}
+
+static void test_parts_of_jpegs(void **state) {
+    (void)state;
+    static uint8_t bytes[1 << 16];
+    struct image *im;
+    int bad[2] = {0, 0};
+    assert_ok(image_create(&im));
+    for (int form = JPEG_FORM_COLOUR; form <= JPEG_FORM_COARSE; form++) {
+        jpeg_put("part.jpg", form, 197 - 5 * form, 150 + 7 * form, (enum jpeg_form)form);
+        parts_check(im, "part.jpg", 300, bad);
+    }
+    assert_int_equal(bad[1], 0);
+    jpeg_put("part.jpg", 1, 190, 170, JPEG_FORM_COLOUR);
+    size_t n = file_get(scratch_path("part.jpg"), bytes, sizeof bytes);
+    file_put("part.jpg", bytes, n * 6 / 10);
+    parts_check(im, "part.jpg", 300, bad);
+    assert_true(bad[1] > 100 && bad[1] < 290);
+    image_free(im);
+}
+
 /* ---- folders ---- */
 static void test_classes(void **state) {
     (void)state;
@@ -562,6 +652,7 @@ int main(void) {
         cmocka_unit_test(test_what_is_left_out_is_told),
         cmocka_unit_test(test_palette),
         cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_parts_of_jpegs),
         cmocka_unit_test(test_classes),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_lies),

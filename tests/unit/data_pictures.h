@@ -46,7 +46,16 @@ static inline void png_put(const char *name, int seed, int width, int height, in
     fclose(f);
 }
 
-enum jpeg_form { JPEG_FORM_COLOUR, JPEG_FORM_GREY, JPEG_FORM_PROGRESSIVE, JPEG_FORM_CMYK };
+/* The last three: colours at half the width, at half the height, and at a quarter of the width and half the height. */
+enum jpeg_form {
+    JPEG_FORM_COLOUR,
+    JPEG_FORM_GREY,
+    JPEG_FORM_PROGRESSIVE,
+    JPEG_FORM_CMYK,
+    JPEG_FORM_WIDE,
+    JPEG_FORM_TALL,
+    JPEG_FORM_COARSE
+};
 
 static inline void jpeg_put(const char *name, int seed, int width, int height, enum jpeg_form form) {
     struct jpeg_compress_struct c;
@@ -63,6 +72,10 @@ static inline void jpeg_put(const char *name, int seed, int width, int height, e
     jpeg_set_defaults(&c);
     jpeg_set_quality(&c, 90, TRUE);
     if (form == JPEG_FORM_PROGRESSIVE) jpeg_simple_progression(&c);
+    if (form >= JPEG_FORM_WIDE) {
+        c.comp_info[0].h_samp_factor = form == JPEG_FORM_WIDE ? 2 : form == JPEG_FORM_TALL ? 1 : 4;
+        c.comp_info[0].v_samp_factor = form == JPEG_FORM_WIDE ? 1 : 2;
+    }
     jpeg_start_compress(&c, TRUE);
     for (int y = 0; y < height; y++) {
         JSAMPROW at = row;

@@ -147,7 +147,7 @@ enum error op_create(struct device *dev, const struct op_desc *desc, struct op *
         if (err != ERR_DEVICE) return err;
     }
     if (err != ERR_NONE) return error_prefix(err, "%s: ", op_row(d->kind)->name);
-    return FAIL(ERR_DEVICE, "device %s has no implementation of this %s\nthe devices ref and cpu compute every op",
+    return FAIL(ERR_CONFIG, "device %s has no implementation of this %s\nthe devices ref and cpu compute every op",
                 dev->ops->name, op_row(d->kind)->name);
 }
 

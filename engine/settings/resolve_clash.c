@@ -95,7 +95,7 @@ enum error resolve_numbers(struct resolve *r) {
         "ranks meet again\nuse recompute: 1, or sync_batchnorm: false");
     resolve_clash(r, sync && ops->runtime->asynchronous, "sync_batchnorm",
                   "sync_batchnorm is not possible on GPUs, and devices are '{devices}' ({at devices})\n"
-                  "make the shards of a batch larger (batch.shards), or use a model without batchnorm");
+                  "make the shards of a batch larger (batch.shards), or use groupnorm in place of batchnorm");
     resolve_clash(r, sync && c->batch.accumulate > 1, "sync_batchnorm",
                   "sync_batchnorm needs the whole batch at once, but batch.accumulate cuts it ({at batch.accumulate})");
     resolve_clash(r, sync && c->sharing.servers && c->sharing.place == PLACE_THREADS, "sync_batchnorm",

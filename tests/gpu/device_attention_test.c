@@ -246,8 +246,8 @@ static void what_it_cannot_do_is_refused(void **state) {
     struct op *op = NULL;
     (void)state;
     data.first = true;
-    assert_fails(ERR_DEVICE, op_create(dev, &large, &op));
-    assert_fails(ERR_DEVICE, op_create(dev, &data, &op));
+    assert_fails(ERR_CONFIG, op_create(dev, &large, &op));
+    assert_fails(ERR_CONFIG, op_create(dev, &data, &op));
     assert_null(op);
 }
 

@@ -329,10 +329,10 @@ static int check_variants(struct device *dev, struct device *ref, const struct o
     return taken;
 }
 
-/* What no GPU needs to take: the graph has fused ones as ops of their own; groupnorm has no kernels there. */
+/* What no GPU needs to take: the graph has fused ones as ops of their own. */
 static bool may_refuse(const struct op_desc *d) {
     bool fused = d->act != ACT_NONE && d->kind != OP_ACTIVATION;
-    return fused || d->kind == OP_GROUPNORM || (d->kind == OP_CONV2D && d->conv.maxpool);
+    return fused || (d->kind == OP_CONV2D && d->conv.maxpool);
 }
 
 static void every_op_agrees_with_plain_c(void **state) {

@@ -179,7 +179,7 @@ static void an_accelerator_refuses_it(void **state) {
     ops.name = "far", ops.runtime = &apart;
     dev->ops = &ops;
     assert_false(op_takes(dev, &d));
-    assert_fails(ERR_DEVICE, op_create(dev, &d, &op));
+    assert_fails(ERR_CONFIG, op_create(dev, &d, &op));
     assert_string_equal(error_message(), "device far has no implementation of this toy");
     assert_non_null(strstr(error_hint(), "cpu"));
     ref->close(dev);

@@ -1,5 +1,5 @@
-/* layernorm and rmsnorm on a GPU. What is kept of a row is its mean and 1 / sqrt(var + eps). */
-#include "engine/device/cuda/cuda.h"
+/* layernorm, rmsnorm and groupnorm on a GPU. What is kept of a row, or of a group, is its mean and 1 / sqrt(var + eps). */
+#include "engine/device/cuda/image.h"
 #include "engine/device/cuda/norm_launch.h"
 
 static struct norm_call norm_call(const struct op_desc *d, const struct op_args *a) {
@@ -52,4 +52,44 @@ const struct op_impl cuda_rmsnorm = {
     .plan = norm_plan,
     .forward = norm_forward,
     .backward = norm_backward,
+};
+
+/* ---- groupnorm: of images that lie (n, h, w, c), or of features ------------------------------ */
+static struct norm_call group_call(const struct op_desc *d, const struct op_args *a) {
+    struct norm_call c = norm_call(d, a);
+    c.rows = d->n, c.width = d->x.dim[0];
+    c.area = shape_count(&d->x) / c.width, c.groups = d->own.whole;
+    return c;
+}
+
+static enum error group_forward(struct op *op, const struct op_args *a) {
+    struct norm_call c = group_call(&op->desc, a);
+    CU(group_forward_launch(&c, cuda_stream(op)), "groupnorm");
+    return ERR_NONE;
+}
+
+static enum error group_backward(struct op *op, const struct op_args *a) {
+    struct norm_call c = group_call(&op->desc, a);
+    CU(group_backward_launch(&c, cuda_stream(op)), "groupnorm");
+    return ERR_NONE;
+}
+
+static bool group_takes(const struct op_desc *d) {
+    return d->act == ACT_NONE && lies(&d->x, d->x_layout, LAYOUT_LAST) && lies(&d->y, d->y_layout, LAYOUT_LAST) &&
+           d->n <= INT32_MAX / d->own.whole; /* blocks of a launch */
+}
+
+static enum error group_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
+    op->saved_bytes = (size_t)(d->n * d->own.whole) * 2 * sizeof(float);
+    if (d->norm.bias) op->scratch_bytes = (size_t)(d->n * d->x.dim[0]) * 2 * sizeof(float);
+    return ERR_NONE;
+}
+
+const struct op_impl cuda_groupnorm = {
+    .name = "kernel",
+    .takes = group_takes,
+    .plan = group_plan,
+    .forward = group_forward,
+    .backward = group_backward,
 };

@@ -1,4 +1,4 @@
-/* Launchers of norm.cu and norm_back.cu. */
+/* Launchers of norm.cu, norm_back.cu and groupnorm.cu. */
 #pragma once
 #include "engine/device/cuda/element.h"
 #include "engine/device/cuda/launch.h"
@@ -15,6 +15,8 @@ static inline int64_t norm_groups(int64_t rows) {
 struct norm_call {
     enum element x_type, type; /* of x (f32 where it is data); of y, dy and dx */
     int64_t rows, width;
+    int64_t area, groups; /* groupnorm alone: a row is a sample of (area, width), w, shift, dw and db may be NULL,
+                             moments are (rows, groups, 2) and partial (rows, 2, width) */
     float eps;
     bool centred; /* layernorm; else rmsnorm, whose mean is 0 */
     const void *x, *dy;
@@ -26,3 +28,5 @@ struct norm_call {
 };
 LAUNCHER cudaError_t norm_forward_launch(const struct norm_call *c, cudaStream_t stream);
 LAUNCHER cudaError_t norm_backward_launch(const struct norm_call *c, cudaStream_t stream);
+LAUNCHER cudaError_t group_forward_launch(const struct norm_call *c, cudaStream_t stream);
+LAUNCHER cudaError_t group_backward_launch(const struct norm_call *c, cudaStream_t stream);

@@ -144,6 +144,7 @@ struct op_args {
                     to which forward adds those of x */
     int64_t at;       /* the position of x's first row; 0 where x has several */
     bool add_dw;      /* linear, embedding: dw[0] is added to: another op has the same weights */
+    bool add_dx;      /* ops that say adds_dx: dx[0] is added to, and may be dy itself */
     float *buffer[2]; /* batchnorm: running mean and variance, (channels) */
     void *saved;      /* op->saved_bytes, written by forward, read by the backward that follows */
     void *scratch;    /* op->scratch_bytes, shared with other ops, ALIGNMENT-aligned */
@@ -247,6 +248,7 @@ struct op {
     struct op_desc desc;
     size_t saved_bytes, scratch_bytes;
     size_t cache_bytes; /* what a cache is, all ops with the same heads, features and context agree on */
+    bool adds_dx;       /* backward can add to dx[0]: op_args.add_dx */
     bool y_unread;      /* losses: backward does not read y, so it may be NULL, and then is not written */
     bool
         slopes; /* losses: forward writes dx as well, where it is given; that may be x itself. There is no backward then */

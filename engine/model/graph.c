@@ -410,7 +410,7 @@ enum error graph_step_backward(struct graph *g, const struct member_arenas *m, c
     if (s->node != NODE_LOSS) {
         const struct plan_tensor *y = &m->plan->tensors[s->out];
         a.dy = y->replaced ? a.y : arena_at(&m->gradients, y->dy);
-        a.add_dw = s->add_dw;
+        a.add_dw = s->add_dw, a.add_dx = s->add_dx;
         for (int i = 0; i < s->nparams; i++) a.dw[i] = r->grads + g->m->params[g->m->nodes[s->node].param[i]].offset;
         if (s->apart >= 0) a.dw[0] = arena_at(&g->apart, s->apart);
     }

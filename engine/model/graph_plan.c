@@ -6,8 +6,8 @@
  * graph_stretches.c.
  * 4. Lay out the gradients. Steps run backwards, so a tensor's gradient lives from its last reader
  * (which writes it first) to its producer (which takes it in). A further reader writes to a
- * temporary that lives in its own step, and the sum is taken: the order is that of the steps,
- * always the same. Each gets the lowest place where nothing that lives at the same time lies (first
+ * temporary that lives in its own step, and the sum is taken, unless its op adds to the gradient by itself: the order
+ * is that of the steps, always the same. Each gets the lowest place where nothing that lives at the same time lies (first
  * fit).
  * Where an input's gradient is the output's, element by element (add, activations, dropout, what a step joins), it takes
  * the output's place; both inputs of an add do, if the one that lives longer is not added to before the
@@ -169,8 +169,12 @@ static void gradients_place(struct plan *p, struct spans *all) {
             const struct plan_tensor *t = &p->tensors[step->in[i]];
             bool begins = t->wants_grad && t->dy < 0;
             struct span beside = {.first = s, .last = s, .bytes = gradient_bytes(p, t)};
-            step->dx[i] = begins ? gradient_begin(p, all, step->in[i], s, &taken) : span_place(all, beside);
             step->add[i] = t->wants_grad && !begins;
+            if (i == 0) step->add_dx = step->add[i] && step->op->adds_dx;
+            if (i == 0 && step->add_dx)
+                step->dx[i] = t->dy, step->add[i] = false;
+            else
+                step->dx[i] = begins ? gradient_begin(p, all, step->in[i], s, &taken) : span_place(all, beside);
         }
     }
 }

@@ -29,6 +29,7 @@ struct plan_step {
     bool add_dw;                        /* a step behind it has written the gradient of its tied weights */
     int64_t apart;                      /* where that of each segment lies by itself, among those apart; -1: nowhere */
     bool add[LAYER_INPUTS];             /* dx is a temporary that is then added to the tensor's gradient */
+    bool add_dx;                        /* the op adds to that of its first input by itself */
     int stretch;                        /* which one it belongs to */
     bool again;                         /* it runs forward once more, before the backward of its stretch */
 };

@@ -87,6 +87,58 @@ static void a_gradient_may_take_the_place_of_another(void **state) {
     dev->ops->close(dev);
 }
 
+/* ---- gradients that are added to ------------------------------------------------------------ */
+enum { LINES = 3, LONGEST = 1291 };
+
+/* dx[0] of a layernorm of rows of 'width', which begins as what lies there: dy itself, 'base', or nothing (NULL). */
+static void norm_gradient(struct device *dev, int64_t width, bool onto_dy, const float *base, float *out) {
+    static float x[LINES * LONGEST], dy[LINES * LONGEST], ones[LONGEST];
+    size_t bytes = (size_t)(LINES * width) * sizeof *x;
+    fill(x, LINES * width, 1), fill(dy, LINES * width, 2);
+    for (int k = 0; k < LONGEST; k++) ones[k] = 1;
+    struct op *op = op_of(
+        dev,
+        (struct op_desc){.kind = OP_LAYERNORM, .n = LINES, .x = {1, {width}}, .norm = {.eps = 1e-5f, .bias = true}});
+    assert_true(op->adds_dx);
+    float *dy_there = there(dev, dy, bytes), *own = onto_dy ? NULL : there(dev, base, bytes);
+    float *weights = there(dev, ones, sizeof ones), *dw = there(dev, NULL, 2 * sizeof ones);
+    struct op_args a = {.x = {there(dev, x, bytes)},
+                        .y = there(dev, NULL, bytes),
+                        .dy = dy_there,
+                        .dx = {onto_dy ? dy_there : own},
+                        .w = {weights, weights},
+                        .dw = {dw, dw + LONGEST},
+                        .saved = there(dev, NULL, op->saved_bytes),
+                        .scratch = there(dev, NULL, op->scratch_bytes),
+                        .training = true,
+                        .add_dx = onto_dy || base};
+    void *const all[] = {(void *)(uintptr_t)a.x[0], a.y, weights, dw, a.saved, a.scratch};
+    assert_ok(op_forward(op, &a));
+    assert_ok(op_backward(op, &a));
+    back(dev, out, a.dx[0], bytes);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) device_free(dev, all[i]);
+    if (!onto_dy) device_free(dev, dy_there);
+    op_free(op);
+}
+
+/* Rows of a warp, whole packs or not, and those of a block. */
+static void a_norm_adds_to_a_gradient(void **state) {
+    static const int64_t widths[] = {96, 101, 1288, LONGEST};
+    static float dy[LINES * LONGEST], alone[LINES * LONGEST], added[LINES * LONGEST], onto[LINES * LONGEST];
+    struct device *dev = gpu_open(0);
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        int64_t n = LINES * widths[i];
+        fill(dy, n, 2);
+        norm_gradient(dev, widths[i], false, NULL, alone);
+        norm_gradient(dev, widths[i], false, dy, added);
+        norm_gradient(dev, widths[i], true, NULL, onto);
+        assert_memory_equal(added, onto, (size_t)n * sizeof *onto);
+        for (int64_t k = 0; k < n; k++) assert_true(fabsf(added[k] - (alone[k] + dy[k])) <= 1e-6f * (1 + fabsf(dy[k])));
+    }
+    dev->ops->close(dev);
+}
+
 /* ---- losses --------------------------------------------------------------------------------- */
 struct losing { /* a loss's run: what it reads, and what comes of it */
     struct op_desc d;
@@ -237,6 +289,7 @@ static void a_row_does_not_feel_its_neighbours(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gradient_may_take_the_place_of_another),
+        cmocka_unit_test(a_norm_adds_to_a_gradient),
         cmocka_unit_test(cross_entropy_needs_no_y),
         cmocka_unit_test(the_first_of_the_largest_is_the_answer),
         cmocka_unit_test(a_label_outside_its_classes_is_told_by_the_wait),

@@ -13,6 +13,7 @@ static struct norm_call norm_call(const struct op_desc *d, const struct op_args 
                               .dy = a->dy,
                               .y = a->y,
                               .dx = a->dx[0],
+                              .add = a->add_dx,
                               .w = a->w[0],
                               .shift = d->norm.bias ? a->w[1] : NULL,
                               .moments = a->training ? a->saved : NULL,
@@ -38,6 +39,7 @@ static enum error norm_plan(struct op *op) {
     int64_t floats = norm_groups(op_rows(d)) * shape_last(&d->x) * (d->norm.bias ? 2 : 1);
     op->saved_bytes = (size_t)op_rows(d) * 2 * sizeof(float);
     op->scratch_bytes = (size_t)floats * sizeof(float);
+    op->adds_dx = true;
     return ERR_NONE;
 }
 

@@ -3,7 +3,8 @@
  *   dw = sum over rows of dy h, db = sum over rows of dy
  * Rows that a warp holds: each warp goes through its own rows and adds their part of dw and db up in registers, so
  * that x and dy are read once; a block's warps are added in order, and the blocks by columns_finish.
- * Longer rows: dx by a block a row, dw and db by a second pass over x and dy. */
+ * Longer rows: dw and db by a pass over x and dy, then dx by a block a row.
+ * Where dx is dy itself and is added to, a thread has read each element of dy before it writes it. */
 #include "engine/device/cuda/columns.h"
 #include "engine/device/cuda/norm_row.h"
 
@@ -12,6 +13,16 @@ enum { THREADS = 256 };
 struct row_sums {
     float g, gh;
 };
+
+/* v += what is there, where dx is added to. */
+template <bool WHOLE, int N, typename T>
+static __device__ __forceinline__ void dx_add(const norm_call &c, int64_t row, int64_t at, float *v) {
+    float there[N];
+    if (!c.add) return;
+    pack_load<WHOLE, N>((const T *)c.dx + row * c.width, at, c.width, 0, there);
+#pragma unroll
+    for (int i = 0; i < N; i++) v[i] += there[i];
+}
 
 /* ---- a row a warp --------------------------------------------------------------------------- */
 /* v = dy and h = x become g and h; dw and db have the row's part added. Gives the row's sums of g and g h. */
@@ -75,6 +86,7 @@ static __global__ void __launch_bounds__(WARP *NORM_ROWS) norm_back_warps(norm_c
             if (split::at(j) >= c.width || !c.dx) break;
 #pragma unroll
             for (int i = 0; i < split::N; i++) part[i] = r * (part[i] - s.g - h[j * split::N + i] * s.gh);
+            dx_add<WHOLE, split::N, T>(c, row, split::at(j), part);
             pack_store<WHOLE, split::N>((T *)c.dx + row * c.width, split::at(j), c.width, part);
         }
     }
@@ -105,6 +117,7 @@ template <typename T, bool WHOLE> static __global__ void __launch_bounds__(THREA
                 else
                     g[i] = r * (g[i] - s.g - h[i] * s.gh);
             }
+            if (pass) dx_add<WHOLE, N, T>(c, row, at, g);
             if (pass) pack_store<WHOLE, N>((T *)c.dx + row * c.width, at, c.width, g);
         }
         if (pass) break;
@@ -145,8 +158,8 @@ template <typename X, typename T> static cudaError_t backward_of(const norm_call
         LAUNCH(kernel, (unsigned)groups, WARP * NORM_ROWS, 0, stream, *c);
     } else {
         dim3 blocks((unsigned)((c->width + THREADS - 1) / THREADS), (unsigned)groups);
-        blocks_launch<T>(c, whole, stream);
         LAUNCH(kernel, blocks, THREADS, 0, stream, *c);
+        blocks_launch<T>(c, whole, stream);
     }
     cudaError_t e = cudaGetLastError();
     if (e != cudaSuccess) return e;

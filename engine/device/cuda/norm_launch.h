@@ -21,6 +21,7 @@ struct norm_call {
     bool centred; /* layernorm; else rmsnorm, whose mean is 0 */
     const void *x, *dy;
     void *y, *dx;           /* dx: NULL when nobody asks for it */
+    bool add;               /* dx is added to; it may be dy */
     const float *w, *shift; /* shift: NULL without bias */
     float *moments;         /* (rows, 2): mean, 1 / sqrt(var + eps); NULL: not kept */
     float *dw, *db;         /* db: NULL without bias */

@@ -14,7 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def run(command, limit=900):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)[:200]}\n{done.stderr[-1500:]}")
     return done.stdout
@@ -68,6 +68,11 @@ class Engine:
         out = json.loads(run([self.program, "bench", "layers", "--json", "--seconds", "1"] + words))
         return {"flops": sum(out["flops"]), "gemm": out["gemm_gflops"] * 1e9}
 
+    def bound(self, work, data, gpu):
+        """The least milliseconds of a step on that GPU, as the program's cost page has them."""
+        words = [w for s in self.sets(work, data) for w in ("--set", s)]
+        return json.loads(run([self.program, "model", "summary", "-", "--device", gpu, "--json"] + words))["cost"]["step_ms"]
+
 
 def peers(args):
     for words in args.torch or ["python3", "python3,compile"]:
@@ -96,7 +101,11 @@ def measure(args, engine, name, work, shipped):
             ours.append(engine.step(work, data, steps))
             if shipped:
                 unpadded.append(engine.step(shipped, shipped_data, steps))
+        bound = args.bound and engine.bound(work, data, args.bound)
     report(name, work, facts, ours, theirs, unpadded)
+    if bound:
+        ms = statistics.median(r["ms"] for r in ours)
+        print(f"expected {bound:.2f} ms or more, measured {ms:.2f}, share {100 * bound / ms:.0f} %")
     return {"name": name, "batch": work.batch, **facts, "engine": ours, "engine_unpadded": unpadded, "peers": theirs}
 
 

@@ -1,7 +1,7 @@
 """Training steps of the engine beside PyTorch's on the same work, interleaved: medians over rounds, and their ratio.
 
 usage: bench/steps.py [--engine PROGRAM] [--torch PYTHON[,FLAG...]]... [--floor PROGRAM] [--models M,...] [--modes M,...]
-                      [--precisions P,...] [--rounds N] [--least] [--quick] [--json FILE] [--gpu[=WORK] [--cpu]]
+                      [--precisions P,...] [--rounds N] [--least] [--quick] [--json FILE] [--gpu[=WORK] [--bound GPU] [--cpu]]
 
   --torch PYTHON  one that has torch; repeat it for several. FLAGs: compile (torch.compile), channels-last.
                   By default /usr/bin/python3; 'none': the engine alone
@@ -16,6 +16,7 @@ usage: bench/steps.py [--engine PROGRAM] [--torch PYTHON[,FLAG...]]... [--floor 
   --json FILE     all that was measured, too
   --gpu           instead: gpt2 and resnet50 (or one of them: --gpu=gpt2) in bf16 on a GPU, beside PyTorch eager and compiled;
                   see gpu_rates.py. Needs a python3 with torch
+  --bound GPU     with --gpu: beside the least time of a step there by the engine's cost page (h100, ...)
   --cpu           with --gpu: the same on the CPU with batches of 2, to see that all of it works
 
 One thread a rank. Steps are timed by the programs themselves, without start and data; memory is the largest peak of
@@ -227,6 +228,7 @@ def options():
     p.add_argument("--quick", action="store_true")
     p.add_argument("--json")
     p.add_argument("--gpu", dest="gpu_works", type=words(["gpt2", "resnet50"]), nargs="?", const=["gpt2", "resnet50"])
+    p.add_argument("--bound", default="")
     p.add_argument("--cpu", action="store_true")
     args = p.parse_args()
     args.rounds = 1 if args.quick else max(1, args.rounds)

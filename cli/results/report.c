@@ -1,4 +1,4 @@
-/* engine report: a run, or an experiment, as one page to be read and handed in. */
+/* engine report: a run, an experiment, or the proof of a GPU, as one page to be read and handed in. */
 #include "cli/line/cli.h"
 
 #include "engine/base/file.h"
@@ -27,7 +27,8 @@ static enum report_format format_of(const struct report_options *o) {
 static enum error report_write_out(const struct report_options *o, const struct report *r, struct pool *pool) {
     double length;
     enum report_format format = format_of(o);
-    const char *path = o->out;
+    const char *path = o->out, *end = text_ends(o->path, ".json") ? strrchr(o->path, '.') : NULL;
+    if (!path && end) path = pool_printf(pool, "%.*s.%s", (int)(end - o->path), o->path, report_format_names[format]);
     if (!path) path = pool_printf(pool, "%s/report.%s", o->path, report_format_names[format]);
     if (!path) return ERR_MEMORY;
     if (!strcmp(path, "-")) return report_write(r, format, stdout);
@@ -51,10 +52,10 @@ static int report_command(const struct cli *cli) {
 }
 
 static const struct option options[] = {
-    {"DIR", NULL, "a run's directory, or that of an experiment (engine compare)", CONFIG_STRING, AT(path),
-     .missing = "a report of what? a run's or an experiment's directory", .one = "directory"},
-    {"-o", "FILE", "output file; - is standard output; default: report.html in DIR", CONFIG_STRING, AT(out),
-     .wants = "the name of a file", .also = "--output"},
+    {"DIR", NULL, "a run's directory, that of an experiment (engine compare), or the .json of ./bootstrap gpu-test",
+     CONFIG_STRING, AT(path), .missing = "a report of what? a run's or an experiment's directory", .one = "directory"},
+    {"-o", "FILE", "output file; - is standard output; default: report.html in DIR, or beside the .json", CONFIG_STRING,
+     AT(out), .wants = "the name of a file", .also = "--output"},
     {"--format", "F",
      "html: one self-contained page for screens, phones and paper; md; svg: all plots; txt: for a terminal; default: "
      "the ending of FILE, else html",

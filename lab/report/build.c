@@ -1,6 +1,7 @@
 /* A report is built section by section; each finds by itself whether its data is there. */
 #include "lab/report/report.h"
 
+#include "engine/base/text.h"
 #include "lab/report/data.h"
 
 #include <ctype.h>
@@ -131,6 +132,7 @@ enum error report_read(const char *path, struct pool *pool, struct report *out) 
         report_bytes,     report_timeline, report_learning,    report_metrics,  report_predicted, report_memory,
         report_same_bits, report_settings, report_environment, report_again};
     struct report_data d;
+    if (text_ends(path, ".json")) return report_proof(path, pool, out);
     TRY(report_data_read(path, pool, &d));
     memset(out, 0, sizeof *out);
     out->pool = pool;

@@ -120,6 +120,9 @@ int report_values(const struct report_data *d, const struct report_cell *c, cons
 /* A value in the metric's unit; "-" for none. */
 const char *report_amount(struct report *r, const struct report_metric *m, double v);
 
+/* The page of a file that ./bootstrap gpu-test has written. */
+MUST_CHECK enum error report_proof(const char *path, struct pool *pool, struct report *out);
+
 /* ---- words of an answer ---- */
 /* The side that is held against another, which is named where it is not always the same. */
 const char *report_versus(struct report *r, const struct report_data *d, const struct report_pair *p);

@@ -24,7 +24,8 @@ struct report {
     struct pool *pool;
     bool failed; /* out of memory */
 };
-/* path: a run's directory, or an experiment's, which holds a results.json. ERR_INPUT when it is neither. */
+/* path: a run's directory, or an experiment's, which holds a results.json, or the .json of ./bootstrap gpu-test. ERR_INPUT
+ * when it is none of them. */
 MUST_CHECK enum error report_read(const char *path, struct pool *pool, struct report *out);
 
 enum report_format { REPORT_HTML, REPORT_MD, REPORT_TXT, REPORT_SVG, REPORT_FORMATS };

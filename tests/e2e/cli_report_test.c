@@ -105,6 +105,37 @@ static void forms_are_chosen_by_name(void **state) {
     }
 }
 
+static void write_proof(const char *path, const char *rows) {
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "{\"engine\":\"0.1\",\"gpu\":\"H100\",\"emulated\":true,\"failed\":1%s}", rows);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* What failed comes first; expected beside measured, and the share of it. */
+static void the_proof_of_a_gpu_becomes_a_page(void **state) {
+    (void)state;
+    char path[512], page[512];
+    snprintf(path, sizeof path, "%s", scratch_path("gpu-h100.json"));
+    snprintf(page, sizeof page, "%s", scratch_path("gpu-h100.html"));
+    write_proof(path, ",\"rows\":[{\"what\":\"bench layers\",\"result\":\"ok\",\"seconds\":9.5,\"figure\":\"\","
+                      "\"expected_ms\":15,\"measured_ms\":60},"
+                      "{\"what\":\"memcheck\",\"result\":\"skipped\",\"seconds\":null,\"figure\":\"none\"},"
+                      "{\"what\":\"kill -9\",\"result\":\"FAILED 1\",\"seconds\":2,\"figure\":\"exit code 1\"}]");
+    program_run(&p, 30, "report", path, "-o", "-", "--format", "txt", NULL);
+    assert_int_equal(p.code, 0);
+    const char *failed = strstr(p.out, "FAILED 1"), *share = strstr(p.out, "25 %");
+    assert_true(failed && share && failed < strstr(p.out, "bench layers"));
+    assert_non_null(strstr(p.out, "3 parts: 1 passed, 1 failed, 1 skipped."));
+    assert_non_null(strstr(p.out, "the GPUs were emulated"));
+    program_run(&p, 30, "report", path, NULL);
+    assert_int_equal(p.code, 0);
+    assert_int_equal(access(page, R_OK), 0);
+    write_proof(path, "");
+    program_run(&p, 30, "report", path, NULL);
+    assert_int_equal(p.code, 65);
+}
+
 static void wrong_use_is_told(void **state) {
     (void)state;
     static const struct {
@@ -182,6 +213,7 @@ int main(void) {
                                        cmocka_unit_test(a_traced_run_tells_more),
                                        cmocka_unit_test(the_runs_are_the_same_in_bits),
                                        cmocka_unit_test(forms_are_chosen_by_name),
+                                       cmocka_unit_test(the_proof_of_a_gpu_becomes_a_page),
                                        cmocka_unit_test(wrong_use_is_told),
                                        cmocka_unit_test(pages_fit_screens_and_phones),
                                        cmocka_unit_test(the_browser_sees_what_is_wrong)};

@@ -276,6 +276,8 @@ static void the_proof_runs(void **state) {
     file_text(scratch_path("table.json"), text, sizeof text);
     assert_non_null(strstr(text, "{\"what\":\"memcheck\",\"result\":\"skipped\",\"seconds\":null,"));
     layers_are_beside_their_bound(text);
+    program_run(&p, 30, "report", scratch_path("table.json"), "--format", "txt", "-o", "-", NULL);
+    expect(p.out, "5 parts: 2 passed, 0 failed, 3 skipped.");
     setenv("ENGINE_EMULATED_GPUS", "0", 1);
     program_spawn(&p, words);
     assert_true(program_wait(&p, 300));

@@ -114,12 +114,13 @@ look() {
 # ---- the table ---------------------------------------------------------------------------------
 rows=$work/rows failures=0 began=$(date +%s)
 clock() { date +%s.%N; }
-row() { # WHAT RESULT SECONDS FIGURE
+row() { # WHAT RESULT SECONDS FIGURE; what a figure says of times goes into the JSON as numbers
     printf '%-44s %-10s %8s  %s\n' "$1" "$2" "$3" "$4" | tee -a "$rows"
     printf '%s\n' "$1" "$2" "$3" "$4" | sed 's/[\\"]/\\&/g' | {
         IFS= read -r a; IFS= read -r b; IFS= read -r c; IFS= read -r d
         case $c in *[0-9]*) ;; *) c=null ;; esac
-        printf '{"what":"%s","result":"%s","seconds":%s,"figure":"%s"}\n' "$a" "$b" "$c" "$d"
+        times=$(printf '%s' "$d" | sed -n 's/.*expected \([0-9.]*\) ms or more, measured \([0-9.]*\),.*/,"expected_ms":\1,"measured_ms":\2/p')
+        printf '{"what":"%s","result":"%s","seconds":%s,"figure":"%s"%s}\n' "$a" "$b" "$c" "$d" "$times"
     } >>"$rows.json"
 }
 # step WHAT LIMIT COMMAND...: output in $out; the last line of $figure, or what it prints, is the row's figure. The limit
@@ -152,7 +153,7 @@ step() {
     skipped) said=$(sed -n 's/^skipped: //p' "$out" | head -n 1) ;;
     FAIL* | too*) cp "$out" "$work/failed-$failures" && printf '%s\n' "$what" >"$work/failed-$failures.what" ;;
     esac
-    [ -n "$said" ] || said=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1 tests/p' "$out" | tail -n 1)
+    [ -n "$said" ] || said=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1 tests/p; /^expected .* measured /p' "$out" | tail -n 1)
     row "$what" "$result" "$took" "$said"
     [ "$result" = ok ]
 }
@@ -431,7 +432,7 @@ main() {
         *check) sanitizer "$one" ;;
         layers) bench_layers ;;
         losses) beside_torch "the first losses" "$root/bench/gpu_losses.py" ;;
-        gpt2 | resnet50) beside_torch "$one" "$root/bench/steps.py" "--gpu=$one" ;;
+        gpt2 | resnet50) beside_torch "$one" "$root/bench/steps.py" "--gpu=$one" "--bound=$(known_gpu)" ;;
         esac
     done
     write_file

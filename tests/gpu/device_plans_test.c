@@ -77,8 +77,9 @@ static bool has_plan(struct cuda *c, enum conv_pass pass, struct conv_shape *s, 
     return true;
 }
 
-/* The same bits every time, sums in f32, and where it is exact the factors as they are. */
-static void check_notes(const struct conv_about *about, bool exact) {
+/* What is wrong with a plan, or NULL: the same bits every time, sums in f32, and where it is exact the factors as they
+ * are. */
+static const char *wrong_with(const struct conv_about *about, bool exact) {
     static const struct {
         unsigned note;
         const char *words;
@@ -87,7 +88,8 @@ static void check_notes(const struct conv_about *about, bool exact) {
                  {CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, "rounds its factors"},
                  {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, "rounds factors of f32"}};
     for (int i = 0; i < 3 + exact; i++)
-        if (about->notes >> wrong[i].note & 1) fail_msg("engine %lld %s", (long long)about->engine, wrong[i].words);
+        if (about->notes >> wrong[i].note & 1) return wrong[i].words;
+    return NULL;
 }
 
 static void check_layers(struct cuda *c, const char *gpu) {
@@ -114,7 +116,8 @@ static void check_layers(struct cuda *c, const char *gpu) {
                       "%x, %lld bytes\n",
                       gpu, l->model, l->in, l->out, l->size, l->size, pass, kinds[kind].name, s.bias ? " + bias" : "",
                       (long long)about.engine, about.notes, (long long)about.space);
-        check_notes(&about, kinds[kind].exact);
+        const char *wrong = wrong_with(&about, kinds[kind].exact);
+        if (wrong) fail_msg("engine %lld %s", (long long)about.engine, wrong);
         fused += s.bias;
         apart += pass == CONV_FORWARD && l->bias && !s.bias;
         if (about.space > most) most = about.space;
@@ -190,6 +193,61 @@ static void convolutions_have_plans_on_gpus_that_are_absent(void **state) {
     }
 }
 
+/* ---- a choice that overlooks a note --------------------------------------------------------- */
+static unsigned overlooked, hidden; /* notes that the choice is not told of, and those of the last engine among them */
+
+static cudnnStatus_t get_attribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+                                   cudnnBackendAttributeType_t type, int64_t room, int64_t *count, void *out) {
+    cudnnStatus_t s = real.BackendGetAttribute(d, name, type, room, count, out);
+    cudnnBackendNumericalNote_t *notes = out;
+    int64_t kept = 0;
+    if (s || name != CUDNN_ATTR_ENGINE_NUMERICAL_NOTE) return s;
+    hidden = 0;
+    for (int64_t i = 0; i < *count; i++) {
+        hidden |= overlooked & 1U << notes[i];
+        if (!(overlooked >> notes[i] & 1)) notes[kept++] = notes[i];
+    }
+    *count = kept;
+    return s;
+}
+
+/* In how many of the layers' plans in f32 what is overlooked is found. */
+static int found_in_layers(struct cuda *c) {
+    int found = 0;
+    for (int i = 0; i < LAYERS * CONV_PASSES; i++) {
+        enum conv_pass pass = (enum conv_pass)(i % CONV_PASSES);
+        struct conv_about about;
+        struct conv_shape s;
+        shape_of(&layers[i / CONV_PASSES], pass, CUDNN_DATA_FLOAT, true, &s);
+        if (!has_plan(c, pass, &s, &about)) continue;
+        about.notes |= hidden;
+        found += wrong_with(&about, true) != NULL;
+    }
+    return found;
+}
+
+static void a_note_that_is_overlooked_is_found(void **state) {
+    static const cudnnBackendNumericalNote_t notes[] = {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC,
+                                                        CUDNN_NUMERICAL_NOTE_TENSOR_CORE};
+    struct cuda nobody;
+    (void)state;
+    if (library_load() != ERR_NONE || library_cudnn_version() < 90800) skip();
+    real = dnn;
+    if (!describe(0)) skip();
+    memset(&nobody, 0, sizeof nobody);
+    nobody.dnn = (cudnnHandle_t)absent;
+    dnn.BackendSetAttribute = set_attribute;
+    dnn.BackendGetAttribute = get_attribute;
+    for (int i = 0; i < 2; i++) {
+        overlooked = 1U << notes[i];
+        int found = found_in_layers(&nobody);
+        print_message("note %d overlooked: %d plans of %d are found\n", (int)notes[i], found, LAYERS * CONV_PASSES);
+        assert_true(found > 0);
+    }
+    dnn = real;
+    real.BackendDestroyDescriptor(absent);
+}
+
 /* ---- a GPU that is -------------------------------------------------------------------------- */
 static void convolutions_have_plans_on_this_gpu(void **state) {
     struct device *dev = gpu_open(0);
@@ -200,6 +258,7 @@ static void convolutions_have_plans_on_this_gpu(void **state) {
 
 int main(void) {
     const struct CMUnitTest here[] = {cmocka_unit_test(convolutions_have_plans_on_this_gpu)};
-    const struct CMUnitTest absent_ones[] = {cmocka_unit_test(convolutions_have_plans_on_gpus_that_are_absent)};
+    const struct CMUnitTest absent_ones[] = {cmocka_unit_test(convolutions_have_plans_on_gpus_that_are_absent),
+                                             cmocka_unit_test(a_note_that_is_overlooked_is_found)};
     return gpu_count() ? cmocka_run_group_tests(here, NULL, NULL) : cmocka_run_group_tests(absent_ones, NULL, NULL);
 }

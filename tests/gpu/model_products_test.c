@@ -38,16 +38,12 @@ static void watched_close(struct device *dev) {
     dev->ops->close(dev);
 }
 
-static void plan_model(const struct zoo_model *zoo, struct device *dev, enum precision precision) {
-    struct pool *pool;
-    struct zoo_about about;
+static void plan_shaped(const char *name, const struct shape *input, int64_t classes, struct device *dev,
+                        enum precision precision) {
     struct model *m;
     struct plan *plan;
     char *report;
-    assert_ok(pool_create(&pool));
-    assert_ok(zoo_about(zoo, pool, &about));
-    if (model_try(zoo->name, &about.input, about.classes, &m, &report) != ERR_NONE)
-        fail_msg("%s: %s %s", zoo->name, error_message(), report);
+    if (model_try(name, input, classes, &m, &report) != ERR_NONE) fail_msg("%s: %s %s", name, error_message(), report);
     const struct model_part whole = model_part(m, 0, m->nnodes);
     const struct plan_work work = {.m = m, .part = &whole, .dev = dev, .precision = precision, .stretches = 1};
     assert_ok(plan_create(&work, &(struct segments){1, {0, 2}}, &plan));
@@ -59,6 +55,14 @@ static void plan_model(const struct zoo_model *zoo, struct device *dev, enum pre
     plan_free(plan);
     model_free(m);
     free(report);
+}
+
+static void plan_model(const struct zoo_model *zoo, struct device *dev, enum precision precision) {
+    struct pool *pool;
+    struct zoo_about about;
+    assert_ok(pool_create(&pool));
+    assert_ok(zoo_about(zoo, pool, &about));
+    plan_shaped(zoo->name, &about.input, about.classes, dev, precision);
     pool_free(pool);
 }
 
@@ -107,6 +111,18 @@ static void a_row_that_begins_anywhere_is_seen(void **state) {
     watched_close(dev);
 }
 
+/* So is a model with a hidden layer of 83, whose rows begin anywhere in the products of both layers beside it. */
+static void a_model_with_odd_rows_is_seen(void **state) {
+    struct device *dev = watched_open();
+    const struct shape input = {3, {1, 28, 28}};
+    (void)state;
+    plan_shaped("{zoo: mlp, hidden: [80]}", &input, 16, dev, PRECISION_BF16);
+    assert_int_equal(slow, 0);
+    plan_shaped("{zoo: mlp, hidden: [83]}", &input, 16, dev, PRECISION_BF16);
+    assert_true(slow >= 5);
+    watched_close(dev);
+}
+
 /* A residual connection costs no pass of its own: a ResNet's is added by the batchnorm before it, a transformer's by the
  * product before it. */
 static void adds_are_parts_of_other_steps(void **state) {
@@ -136,6 +152,7 @@ int main(void) {
         cmocka_unit_test(adds_are_parts_of_other_steps),
         cmocka_unit_test(rows_of_products_are_aligned),
         cmocka_unit_test(a_row_that_begins_anywhere_is_seen),
+        cmocka_unit_test(a_model_with_odd_rows_is_seen),
     };
     return gpu_run_tests(tests);
 }

@@ -23,37 +23,44 @@ template <typename T> static inline float emulated_element(uint32_t reg, int e) 
     return to_float(pair[e]);
 }
 
+/* The factors of each warp's product: of the emulation itself, so that no access of them is looked at. */
+#define EMULATED_OWN __attribute__((noinline, no_sanitize("thread")))
+struct emulated_factors {
+    float a[16][16], b[16][8];
+};
+inline emulated_factors *emulated_factors_of(unsigned warp) {
+    static thread_local emulated_factors all[EMULATED_WARPS]; /* a block is one thread's fibers */
+    return &all[warp];
+}
+
 /* A's element i of eight sits at row g + 8 of the registers 1 and 3, else g; its column is 2 t + i % 2, + 8 from the
  * fifth on. B's element i of four: row 2 t + i % 2, + 8 from the third on; column g. */
 template <typename T>
-static inline void emulated_gather(const uint32_t (*lanes)[6], float (&a)[16][16], float (&b)[16][8]) {
-    for (int lane = 0; lane < 32; lane++) {
-        int g = lane >> 2, t = lane % 4;
-        for (int i = 0; i < 8; i++) {
-            int row = i < 2 || (i >= 4 && i < 6) ? g : g + 8;
-            int col = t * 2 + (i & 1) + (i < 4 ? 0 : 8);
-            a[row][col] = emulated_element<T>(lanes[lane][i / 2], i & 1);
-        }
-        for (int i = 0; i < 4; i++)
-            b[t * 2 + (i & 1) + (i < 2 ? 0 : 8)][g] = emulated_element<T>(lanes[lane][4 + i / 2], i & 1);
-    }
+EMULATED_OWN static void emulated_put(emulated_factors *f, unsigned lane, const uint32_t *a, const uint32_t *b) {
+    unsigned g = lane / 4, t = lane % 4;
+    for (unsigned i = 0; i < 8; i++)
+        f->a[i / 2 % 2 ? g + 8 : g][t * 2 + i % 2 + (i < 4 ? 0 : 8)] = emulated_element<T>(a[i / 2], i % 2);
+    for (unsigned i = 0; i < 4; i++) f->b[t * 2 + i % 2 + (i < 2 ? 0 : 8)][g] = emulated_element<T>(b[i / 2], i % 2);
+}
+
+/* Row g of the first two, g + 8; column 2 t + i % 2. */
+EMULATED_OWN static inline void emulated_product(const emulated_factors *f, unsigned lane, float *c) {
+    for (unsigned i = 0; i < 4; i++)
+        for (unsigned k = 0; k < 16; k++) c[i] += f->a[lane / 4 + (i < 2 ? 0 : 8)][k] * f->b[k][lane % 4 * 2 + i % 2];
 }
 
 template <typename T>
 __device__ __forceinline__ void mma_16816(float &c0, float &c1, float &c2, float &c3, const uint32_t (&a)[4],
                                           uint32_t b0, uint32_t b1) {
-    static thread_local uint32_t held[EMULATED_WARPS][32][6]; /* a block is one thread's fibers */
-    unsigned warp = emulated_thread() / 32, lane = emulated_thread() % 32;
-    float left[16][16], right[16][8], *c[4] = {&c0, &c1, &c2, &c3};
-    memcpy(held[warp][lane], a, sizeof a);
-    held[warp][lane][4] = b0, held[warp][lane][5] = b1;
+    unsigned lane = emulated_thread() % 32;
+    emulated_factors *f = emulated_factors_of(emulated_thread() / 32);
+    const uint32_t b[2] = {b0, b1};
+    float c[4] = {c0, c1, c2, c3};
+    emulated_put<T>(f, lane, a, b);
     __syncwarp();
-    emulated_gather<T>(held[warp], left, right);
-    __syncwarp();
-    for (int i = 0; i < 4; i++) { /* row g of the first two, g + 8; column 2 t + i % 2 */
-        int row = (int)(lane >> 2) + (i < 2 ? 0 : 8), col = (int)(lane % 4) * 2 + (i & 1);
-        for (int k = 0; k < 16; k++) *c[i] += left[row][k] * right[k][col];
-    }
+    emulated_product(f, lane, c);
+    __syncwarp(); /* before anyone puts the next factors there */
+    c0 = c[0], c1 = c[1], c2 = c[2], c3 = c[3];
 }
 
 static inline void emulated_ldmatrix(uint32_t (&to)[4], const void *row, bool transposed) {

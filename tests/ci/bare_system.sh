@@ -26,6 +26,17 @@ bare_make() {
     cp -L /etc/resolv.conf /etc/hosts "$systems/$2/etc/"
 }
 
+# bare_builder RELEASE NAME PROGRAM: a system with a clone of this tree and this machine's certificates for pip, as apt uses its
+# settings, runs the program.
+bare_builder() {
+    bare_make "$1" "$2"
+    mkdir -p "$systems/$2/etc/ssl/certs"
+    cp -L "${PIP_CERT:-/etc/ssl/certs/ca-certificates.crt}" "$systems/$2/etc/ssl/certs/machine.crt"
+    git clone --quiet "$CI_SOURCE" "$systems/$2/root/engine"
+    cp "$3" "$systems/$2/root/build"
+    bare_run "$2" env PIP_CERT=/etc/ssl/certs/machine.crt CMAKE_BUILD_PARALLEL_LEVEL="$CMAKE_BUILD_PARALLEL_LEVEL" sh /root/build
+}
+
 # bare_run NAME COMMAND [ARGUMENT]...: as root in that system; gives the command's exit code.
 bare_run() {
     system=$systems/$1

@@ -122,7 +122,7 @@ static enum error net_make_values(struct net *b) {
     float *values, *buffers;
     TRY(net_take(b, n, sizeof(float), &values));
     TRY(net_take(b, k, sizeof(float), &buffers));
-    model_init(b->m, 1, values, buffers);
+    model_init(b->m, b->dev->threads, 1, values, buffers);
     TRY(net_take_there(b, n, &b->values));
     TRY(net_take_there(b, n, &b->grads));
     TRY(net_take_there(b, k, &b->buffers));

@@ -3,6 +3,7 @@
 
 #include "engine/base/rng.h"
 #include "engine/base/text.h"
+#include "engine/device/threads.h"
 #include "engine/model/spec.h"
 
 #include <ctype.h>
@@ -336,38 +337,47 @@ void model_free(struct model *m) {
 
 /* ---- first values ------------------------------------------------------------------------- */
 
+struct first { /* of tensor t */
+    const struct tensor_info *info;
+    struct rng_key key;
+    uint64_t t;
+    float *v;
+};
+
 /* Element k of tensor t is word k % 4 of counter (t, k / 4). */
-static void init_uniform(const struct tensor_info *info, struct rng_key key, uint64_t t, float *v) {
-    float bound = 1 / sqrtf((float)info->fan_in);
-    for (int64_t k = 0; k < info->count; k += 4) {
+static void init_uniform(const struct first *f, int64_t begin, int64_t end) {
+    float bound = 1 / sqrtf((float)f->info->fan_in);
+    for (int64_t k = begin; k < end; k += 4) {
         uint32_t words[4];
-        rng_words(key, t, (uint64_t)k / 4, words);
-        for (int64_t i = 0; i < 4 && k + i < info->count; i++) v[k + i] = (2 * rng_unit(words[i]) - 1) * bound;
+        rng_words(f->key, f->t, (uint64_t)k / 4, words);
+        for (int64_t i = 0; i < 4 && k + i < end; i++) f->v[k + i] = (2 * rng_unit(words[i]) - 1) * bound;
     }
 }
 
-static void init_normal(const struct tensor_info *info, struct rng_key key, uint64_t t, float *v) {
-    for (int64_t k = 0; k < info->count; k++) v[k] = info->deviation * rng_normal(key, t, (uint64_t)k);
-}
-
-static void tensor_init(const struct tensor_info *info, struct rng_key key, uint64_t t, float *v) {
-    if (info->init == INIT_UNIFORM)
-        init_uniform(info, key, t, v);
-    else if (info->init == INIT_NORMAL)
-        init_normal(info, key, t, v);
+/* Elements [begin, end), begin a multiple of 4. */
+static void init_part(void *ctx, int64_t begin, int64_t end) {
+    const struct first *f = ctx;
+    if (f->info->init == INIT_UNIFORM)
+        init_uniform(f, begin, end);
+    else if (f->info->init == INIT_NORMAL)
+        for (int64_t k = begin; k < end; k++) f->v[k] = f->info->deviation * rng_normal(f->key, f->t, (uint64_t)k);
     else
-        for (int64_t k = 0; k < info->count; k++) v[k] = info->init == INIT_ONE;
+        for (int64_t k = begin; k < end; k++) f->v[k] = f->info->init == INIT_ONE;
 }
 
-void model_init(const struct model *m, uint64_t seed, float *values, float *buffers) {
-    struct rng_key key = rng_key(seed, RNG_INIT);
-    uint64_t t = 0; /* in forward order, so that it does not depend on the arena's */
+void model_init(const struct model *m, struct threads *threads, uint64_t seed, float *values, float *buffers) {
+    enum { GRAIN = 1024 }; /* elements that are worth a thread */
+    struct first f = {.key =
+                          rng_key(seed, RNG_INIT)}; /* t: in forward order, so that it does not depend on the arena's */
     memset(values, 0, (size_t)m->arena_floats * sizeof *values);
     memset(buffers, 0, (size_t)m->buffer_floats * sizeof *buffers);
     for (int k = 0; k < m->nnodes; k++)
-        for (int i = m->nodes[k].tied >= 0; i < m->nodes[k].plan.nparams; i++, t++) {
-            const struct tensor_info *info = &m->params[m->nodes[k].param[i]];
-            tensor_init(info, key, t, values + info->offset);
+        for (int i = m->nodes[k].tied >= 0; i < m->nodes[k].plan.nparams; i++, f.t++) {
+            f.info = &m->params[m->nodes[k].param[i]], f.v = values + f.info->offset;
+            threads_share(threads, f.info->count, GRAIN, init_part, &f);
         }
-    for (int i = 0; i < m->nbuffers; i++) tensor_init(&m->buffers[i], key, 0, buffers + m->buffers[i].offset);
+    for (int i = 0; i < m->nbuffers; i++) {
+        f.info = &m->buffers[i], f.t = 0, f.v = buffers + f.info->offset;
+        init_part(&f, 0, f.info->count);
+    }
 }

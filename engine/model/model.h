@@ -9,6 +9,7 @@
 #include "engine/base/header.h"
 #include "engine/model/layer.h"
 
+struct threads;       /* engine/device/threads.h */
 struct tensor_info {  /* a named parameter or buffer: where it lies in its arena */
     const char *name; /* "conv1.weight" */
     struct shape shape;
@@ -49,8 +50,9 @@ void model_free(struct model *m);
  * ERR_CONFIG then. */
 MUST_CHECK enum error model_check(const struct node *spec, struct config_errors *e);
 
-/* First weights and buffers: pure functions of (seed, tensor, element). */
-void model_init(const struct model *m, uint64_t seed, float *values, float *buffers);
+/* First weights and buffers: pure functions of (seed, tensor, element). threads: of a device, which share the work; NULL:
+ * the calling one alone. */
+void model_init(const struct model *m, struct threads *threads, uint64_t seed, float *values, float *buffers);
 
 /* The zoo: YAML texts compiled in from configs/models/. */
 struct zoo_model {

@@ -10,9 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Rank 0's are everybody's; another's would be, if nobody sent them. */
+/* Rank 0's are everybody's; another's would be, if nobody sent them. A rank that only serves has no device. */
 static enum error make_values(struct trainer *t, float *values, float *buffers) {
-    model_init(t->model, (uint64_t)t->config->seed + (uint64_t)t->rank, values, buffers);
+    model_init(t->model, t->device ? t->device->threads : NULL, (uint64_t)t->config->seed + (uint64_t)t->rank, values,
+               buffers);
     bool loads = t->rank == 0 && !t->job->resume;
     return loads ? init_load(&t->config->init, t->model, values, buffers) : ERR_NONE;
 }

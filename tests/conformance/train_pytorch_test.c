@@ -119,7 +119,7 @@ static void rig_put_values(struct rig *g) {
 }
 
 static void rig_weights(struct rig *g) {
-    model_init(g->m, 0, g->values, g->buffers);
+    model_init(g->m, NULL, 0, g->values, g->buffers);
     for (int i = 0; i < g->m->nparams; i++) formula_tensor(&g->m->params[i], g->values + g->m->params[i].offset);
     for (int i = 0; i < OPTIM_SLOTS; i++) memset(g->slots[i], 0, arena_bytes(g));
     assert_ok(device_write(g->dev, g->buffers_there, g->buffers, (size_t)g->m->buffer_floats * sizeof(float)));

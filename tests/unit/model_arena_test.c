@@ -66,7 +66,7 @@ static void test_first_values(void **state) {
     float *values = floats(m->arena_floats), *again = floats(m->arena_floats);
     float *buffers = floats(m->buffer_floats);
     memset(values, 0x55, (size_t)m->arena_floats * sizeof *values);
-    model_init(m, 3, values, buffers);
+    model_init(m, NULL, 3, values, buffers);
     assert_int_equal(find(m, "stem.weight")->fan_in, 18);
     assert_int_equal(find(m, "head.bias")->fan_in, 36);
     assert_uniform(find(m, "stem.weight"), values + find(m, "stem.weight")->offset);
@@ -82,9 +82,9 @@ static void test_first_values(void **state) {
     for (int i = 0; i < m->nparams; i++)
         for (int64_t k = 0; k < m->params[i].count; k++) used += fabs((double)values[m->params[i].offset + k]);
     assert_true(fabs(used - all) < 1e-9 * all);
-    model_init(m, 3, again, buffers);
+    model_init(m, NULL, 3, again, buffers);
     assert_memory_equal(values, again, (size_t)m->arena_floats * sizeof *values);
-    model_init(m, 4, again, buffers);
+    model_init(m, NULL, 4, again, buffers);
     assert_memory_not_equal(values, again, (size_t)m->arena_floats * sizeof *values);
     memory_free(values);
     memory_free(again);
@@ -98,7 +98,7 @@ static void test_first_values_are_counted(void **state) {
     (void)state;
     struct model *m = model_make("{layers: [{linear: 7}, relu, {linear: 3}]}", (struct shape){1, {5}});
     float *values = floats(m->arena_floats), *buffers = floats(m->buffer_floats);
-    model_init(m, 9, values, buffers);
+    model_init(m, NULL, 9, values, buffers);
     uint32_t words[4];
     rng_words(rng_key(9, RNG_INIT), 2, 1, words); /* second layer's weight, elements 4 to 7 */
     for (int i = 0; i < 4; i++) {

@@ -60,7 +60,7 @@ static void writer_open(struct writer *w, struct device *dev, const char *yaml, 
     *w = (struct writer){.dev = dev, .m = model_make(yaml, (struct shape){1, {CONTEXT}})};
     w->values = floats(w->m->arena_floats);
     w->buffers = floats(w->m->buffer_floats + 1);
-    model_init(w->m, RIG_SEED, w->values, w->buffers);
+    model_init(w->m, NULL, RIG_SEED, w->values, w->buffers);
     for (int64_t k = 0; k < w->m->arena_floats; k++) w->values[k] *= 3; /* so that the answers differ */
     assert_ok(graph_create(w->m, dev, LOSS_CROSS_ENTROPY, precision, &w->graph));
     assert_ok(decoder_create(w->m, dev, precision, w->values, w->buffers, &w->decoder));

@@ -86,7 +86,7 @@ static inline void rig_open(struct rig *r, const struct device_ops *kind, const 
     r->ids = calloc((size_t)n, sizeof *r->ids);
     assert_non_null(r->labels);
     assert_non_null(r->ids);
-    model_init(r->m, RIG_SEED, r->values, r->buffers);
+    model_init(r->m, NULL, RIG_SEED, r->values, r->buffers);
     fill_input(r->m, r->x, in);
     fill_normal(r->target, out, 2);
     for (int64_t i = 0; i < rows; i++) r->labels[i] = (int32_t)(i * 5 % classes);

@@ -70,7 +70,7 @@ static double deviation_of(const struct model *m, const float *values, const cha
 static void assert_deviation(const char *yaml, struct shape input, const char *name, double expected) {
     struct model *m = model_make(yaml, input);
     float *values = floats(m->arena_floats), *buffers = floats(m->buffer_floats);
-    model_init(m, 3, values, buffers);
+    model_init(m, NULL, 3, values, buffers);
     double got = deviation_of(m, values, name);
     if (!(fabs(got - expected) <= 0.05 * expected))
         fail_msg("%s of %s: the deviation is %g, not %g", name, yaml, got, expected);

@@ -99,7 +99,7 @@ static void test_types_are_converted(void **state) {
     struct st_tensor t[16];
     struct init_source s = source(t, whole_file(t), true);
     assert_ok(check(&s));
-    model_init(m, 1, values, buffers);
+    model_init(m, NULL, 1, values, buffers);
     assert_ok(init_load(&s, m, values, buffers));
     const float *v = at("a.weight");
     assert_true(v[0] == 0.5f && v[1] == -1.25f && v[2] == 3e38f && v[3] == 1e-3f);
@@ -127,7 +127,7 @@ static void test_what_does_not_fit_is_listed(void **state) {
     assert_said("'b.weight' is F32 2x2 there, and 3x2 in this model");
     assert_said("the file has 'head.bias', but this model has no such tensor");
     assert_said("'strict: false' beside init");
-    model_init(m, 1, values, buffers);
+    model_init(m, NULL, 1, values, buffers);
     assert_fails(ERR_CONFIG, init_load(&s, m, values, buffers));
     s.strict = false;
     assert_ok(check(&s));
@@ -151,7 +151,7 @@ static void test_a_common_prefix_is_taken_off(void **state) {
         }
         struct init_source s = source(t, n, true);
         assert_ok(check(&s));
-        model_init(m, 1, values, buffers);
+        model_init(m, NULL, 1, values, buffers);
         assert_ok(init_load(&s, m, values, buffers));
         assert_memory_equal(at("b.weight"), ones, sizeof ones);
         assert_true(at("n.running_mean")[1] == 5);

@@ -250,6 +250,6 @@ struct op {
     size_t cache_bytes; /* what a cache is, all ops with the same heads, features and context agree on */
     bool adds_dx;       /* backward can add to dx[0]: op_args.add_dx */
     bool y_unread;      /* losses: backward does not read y, so it may be NULL, and then is not written */
-    bool
-        slopes; /* losses: forward writes dx as well, where it is given; that may be x itself. There is no backward then */
+    bool slopes; /* losses: forward writes dx as well, where it is given; that may be x itself, and y NULL. There is no
+                   backward then */
 };

@@ -169,6 +169,7 @@ static enum error part_create(struct segmented *s, int i) {
     s->op.saved_bytes += whole_lines(s->of[i]->saved_bytes);
     if (s->of[i]->scratch_bytes > s->part_bytes) s->part_bytes = whole_lines(s->of[i]->scratch_bytes);
     s->op.y_unread = s->of[i]->y_unread;
+    s->op.slopes = s->of[i]->slopes;
     s->impl.name = s->of[i]->impl->name;
     return ERR_NONE;
 }

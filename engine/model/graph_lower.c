@@ -214,11 +214,13 @@ static int tensor_in(struct lowering *b, int t, enum layout layout, int reader) 
     return from->other;
 }
 
-/* Aligns the rows of what the loss reads, if it alone does and the device's ops for both know how. */
+/* Aligns the rows of what the loss reads, if it alone does and the device's ops for both know how. A linear layer's own
+ * backward reads what it wrote only where an activation is fused into it. */
 static void rows_align(struct lowering *b, int root, struct op_desc *loss) {
     struct plan_tensor *t = &b->p->tensors[b->p->output];
     struct op_desc *d = &b->p->steps[t->producer].desc, writes = *d, reads = *loss;
     if (root < b->part->from || b->uses[root] != 1 || d->kind != OP_LINEAR) return;
+    t->judged = d->act == ACT_NONE;
     writes.y_layout = reads.x_layout = LAYOUT_ALIGNED;
     if (op_choice(b->dev, &writes) < 0 || op_choice(b->dev, &reads) < 0) return;
     t->count = t->count / shape_last(&d->y) * shape_pitch(&d->y, LAYOUT_ALIGNED, t->unit);

@@ -52,6 +52,8 @@ static enum error ops_create(const struct model *m, struct device *dev, struct p
         if (err == ERR_NONE) err = op_create(dev, &step->desc, &step->op);
         if (err != ERR_NONE && step->node != NODE_LOSS) return error_prefix(err, "%s: ", m->nodes[step->node].name);
         if (err != ERR_NONE) return err;
+        struct plan_tensor *x = &p->tensors[step->in[0]];
+        x->replaced = x->judged && x->wants_grad && step->op->slopes;
         if (step->op->scratch_bytes > p->scratch) p->scratch = step->op->scratch_bytes;
         p->flops += op_flops(&step->desc, false) + op_flops(&step->desc, true);
     }
@@ -146,12 +148,6 @@ static int64_t gradient_begin(struct plan *p, struct spans *all, int t, int s, b
     return tensor->dy = span_place(all, span);
 }
 
-/* Rows are aligned where the loss alone reads them, and nothing does after it: graph_lower.c. */
-static bool loss_replaces(struct plan *p, const struct plan_step *step) {
-    struct plan_tensor *t = &p->tensors[step->in[0]];
-    return t->replaced = step->op->slopes && t->layout == LAYOUT_ALIGNED && t->wants_grad;
-}
-
 static void gradients_place(struct plan *p, struct spans *all) {
     struct plan_tensor *out = &p->tensors[p->output];
     for (int t = 0; t < p->ntensors; t++) p->tensors[t].dy = -1;
@@ -164,7 +160,7 @@ static void gradients_place(struct plan *p, struct spans *all) {
         struct plan_step *step = &p->steps[s];
         bool taken = false;
         for (int i = 0; i < LAYER_INPUTS; i++) step->dx[i] = -1;
-        if (loss_replaces(p, step)) continue;
+        if (p->tensors[step->in[0]].replaced) continue;
         for (int i = 0; i < step->ninputs && !step->desc.first; i++) {
             const struct plan_tensor *t = &p->tensors[step->in[i]];
             bool begins = t->wants_grad && t->dy < 0;

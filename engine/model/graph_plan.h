@@ -15,6 +15,7 @@ struct plan_tensor {
     int other;       /* tensor that holds the same in the other layout; 0: none */
     int producer;    /* step that writes it */
     bool wants_grad; /* a parameter that is trained precedes it */
+    bool judged;     /* the loss alone reads it, also in backward */
     bool replaced;   /* by its gradient, as soon as the loss has read it: that lies nowhere else */
     bool is_data;    /* none precedes it at all */
 };

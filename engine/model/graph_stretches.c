@@ -24,9 +24,14 @@ struct lives {
     int64_t all;
 };
 
+/* A loss whose forward gives the gradient has no backward that would read its output. */
+static bool is_unwritten(const struct plan *p, const struct plan_step *s) {
+    return s->op->y_unread || p->tensors[s->in[0]].replaced;
+}
+
 static int64_t output_bytes(const struct plan *p, const struct plan_step *s) {
     const struct plan_tensor *t = &p->tensors[s->out];
-    return s->op->y_unread ? 0 : plan_lines(p, p->n * t->count * t->unit);
+    return is_unwritten(p, s) ? 0 : plan_lines(p, p->n * t->count * t->unit);
 }
 
 static int64_t saved_bytes(const struct plan *p, const struct plan_step *s) {
@@ -120,7 +125,7 @@ static void places_give(struct plan *p, const struct lives *l) {
         struct plan_tensor *out = &p->tensors[step->out];
         int64_t *from = is_kept(p, l, s) ? &kept : &at;
         if (s && step->stretch != p->steps[s - 1].stretch) at = shared;
-        out->y = step->op->y_unread ? -1 : *from;
+        out->y = is_unwritten(p, step) ? -1 : *from;
         *from += output_bytes(p, step);
         step->saved = at;
         at += saved_bytes(p, step);

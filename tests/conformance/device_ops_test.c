@@ -330,6 +330,37 @@ static void gradients_are_slopes(void **state) {
     ref->ops->close(ref);
 }
 
+/* ---- a loss that gives its gradient in forward, in the place of its input ---------------------- */
+static void forward_gives_the_gradient(void **state) {
+    (void)state;
+    struct device *dev = open_device("cpu", 2);
+    int found = 0;
+    for (int i = 0; i < CASES; i++) {
+        struct op *op = NULL;
+        struct run back, once;
+        if (!op_row(cases[i].d.kind)->loss || cases[i].eval) continue;
+        assert_ok(op_create(dev, &cases[i].d, &op));
+        run_init(&back, &cases[i]);
+        run_init(&once, &cases[i]);
+        run_op(&back, op);
+        struct op_args a = args_of(&once, NULL, memory((int64_t)op->scratch_bytes));
+        for (int k = 0; k < 3; k++) once.sums[k] = 1; /* as run_op */
+        a.y = NULL, a.dx[0] = once.in[X0];
+        if (op->slopes) {
+            assert_ok(op_forward(op, &a));
+            assert_memory_equal(once.in[X0], back.out[DX0], (size_t)back.out_size[DX0] * 4);
+            assert_memory_equal(once.sums, back.sums, sizeof once.sums);
+            found++;
+        }
+        memory_free(a.scratch);
+        run_fini(&back);
+        run_fini(&once);
+        op_free(op);
+    }
+    assert_true(found > 0);
+    dev->ops->close(dev);
+}
+
 /* ---- a sample's result does not depend on the others, nor a result on threads ---------------- */
 #define BLOCKS .x_layout = LAYOUT_BLOCKED, .y_layout = LAYOUT_BLOCKED
 static const struct op_case alone[] = {
@@ -427,7 +458,7 @@ int main(void) {
         cmocka_unit_test(gradients_are_slopes),      cmocka_unit_test(every_implementation_agrees),
         cmocka_unit_test(levels_keep_the_bits),      cmocka_unit_test(a_sample_keeps_its_bits),
         cmocka_unit_test(a_sequence_keeps_its_bits), cmocka_unit_test(threads_keep_the_bits),
-        cmocka_unit_test(blocked_images_are_taken),
+        cmocka_unit_test(blocked_images_are_taken),  cmocka_unit_test(forward_gives_the_gradient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

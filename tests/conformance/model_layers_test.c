@@ -137,7 +137,8 @@ static void test_gradients_are_the_slopes(void **state) {
 
 static void compare_outputs(const struct rig *a, const struct rig *b, const char *what) {
     int64_t n = SAMPLES * shape_count(&a->m->output);
-    assert_near(what, output_of(a->g), output_of(b->g), n, 1e-5, 0);
+    if (!a->batch.training || a->batch.target) /* else the loss may have put its gradient in their place */
+        assert_near(what, output_of(a->g), output_of(b->g), n, 1e-5, 0);
     assert_true(fabs(a->sums.loss - b->sums.loss) <= 1e-5 * fabs(a->sums.loss));
     assert_true(a->sums.correct == b->sums.correct);
 }

@@ -3,7 +3,8 @@
  *
  * Cross-entropy: a row is read once and written twice: in blocks that stay in the first-level cache it becomes
  * e^(x - top), where 'top' is the largest so far, and when the last block is done each is brought to
- * the largest of all and to the sum. */
+ * the largest of all and to the sum. Where the gradient is wanted at once, in the place of x, that happens in a row of the
+ * thread's own, which stays in its cache. */
 #include "engine/base/real.h"
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/fast_math.h"
@@ -112,13 +113,17 @@ static void scale_less(int64_t n, float by, const float *w, float each, const fl
         for (int64_t k = 0; k < n; k++) to[k] = from[k] * by - each;
 }
 
-/* ---- the op: scratch is what each row gives, then each thread's tops ------------------------- */
+/* ---- the op: scratch is what each row gives, then each thread's tops and a row --------------- */
 struct result {
     double loss;
     bool right, top;
 };
-static size_t tops_bytes(const struct op_desc *d) {
-    return (size_t)align_floats(SOFTMAX_TOPS(shape_last(&d->x))) * sizeof(float);
+static int64_t tops_floats(const struct op_desc *d) {
+    return align_floats(SOFTMAX_TOPS(shape_last(&d->x)));
+}
+
+static int64_t thread_floats(const struct op_desc *d) {
+    return tops_floats(d) + align_floats(shape_last(&d->x));
 }
 
 static size_t results_bytes(const struct op_desc *d) {
@@ -137,20 +142,45 @@ static double soft_loss(const struct cpu_pass *p, int64_t row, double weights, c
     return loss + t.of_each * (weights * log_sum - weighted_sum(classes, p->a->class_weights, x, x[best]));
 }
 
+static void soft_gradient_row(const struct cpu_pass *p, int64_t row, double weights, float by, const float *y,
+                              float *dx) {
+    const struct soft_target t = soft_target(p->d, p->a, row, weights);
+    const float *w = p->a->class_weights;
+    float each = (float)(t.of_each * (double)by);
+    scale_less(shape_last(&p->d->x), (float)(t.all * (double)by), w, each, y, dx);
+    dx[t.at.label] -= (float)(t.at.of_label * (double)by);
+    if (t.at.of_other > 0) dx[t.at.other] -= (float)(t.at.of_other * (double)by);
+}
+
+/* The gradient of a row whose softmax is y. */
+static void gradient_row(const struct cpu_pass *p, int64_t row, double weights, const float *y) {
+    int64_t classes = shape_last(&p->d->x);
+    float by = p->a->scale / (float)(op_rows(p->d) / p->d->n), *dx = p->a->dx[0] + row * classes;
+    int32_t label = p->a->labels[row];
+    if (loss_is_soft(p->a)) {
+        soft_gradient_row(p, row, weights, by, y, dx);
+        return;
+    }
+    gradient_scale(classes, by, y, dx);
+    dx[label] = (y[label] - 1) * by;
+}
+
 static void cross_entropy_rows(const struct cpu_pass *p, int64_t begin, int64_t end) {
     const struct op_desc *d = p->d;
     int64_t classes = shape_last(&d->x), best;
     double weights = class_weights_sum(p->a, classes);
     struct result *results = p->a->scratch;
-    char *tops = (char *)p->a->scratch + results_bytes(d) + (size_t)cpu_thread() * tops_bytes(d);
+    float *tops = (float *)(void *)((char *)p->a->scratch + results_bytes(d)) + cpu_thread() * thread_floats(d);
     for (int64_t i = begin; i < end; i++) {
         const float *x = p->a->x[0] + i * classes;
-        double log_sum = kernel_softmax(classes, x, p->a->y + i * classes, (float *)tops, &best);
+        float *y = p->a->y ? p->a->y + i * classes : tops + tops_floats(d);
+        double log_sum = kernel_softmax(classes, x, y, tops, &best);
         if (!p->a->labels) continue;
         int32_t label = p->a->labels[i];
         double loss = loss_is_soft(p->a) ? soft_loss(p, i, weights, x, best, log_sum)
                                          : log_sum - ((double)x[label] - (double)x[best]);
         results[i] = (struct result){loss, best == label, p->a->top && label_in_top(x, classes, label)};
+        if (p->a->dx[0]) gradient_row(p, i, weights, y);
     }
 }
 
@@ -182,33 +212,10 @@ static enum error cross_entropy_forward(struct op *op, const struct op_args *a) 
     return ERR_NONE;
 }
 
-static void soft_backward_row(const struct cpu_pass *p, int64_t row, double weights, float by, const float *y,
-                              float *dx) {
-    const struct soft_target t = soft_target(p->d, p->a, row, weights);
-    const float *w = p->a->class_weights;
-    float each = (float)(t.of_each * (double)by);
-    scale_less(shape_last(&p->d->x), (float)(t.all * (double)by), w, each, y, dx);
-    dx[t.at.label] -= (float)(t.at.of_label * (double)by);
-    if (t.at.of_other > 0) dx[t.at.other] -= (float)(t.at.of_other * (double)by);
-}
-
 static void cross_entropy_backward_rows(const struct cpu_pass *p, int64_t begin, int64_t end) {
-    const struct op_desc *d = p->d;
-    int64_t classes = shape_last(&d->x);
-    float by = p->a->scale / (float)(op_rows(d) / d->n);
+    int64_t classes = shape_last(&p->d->x);
     double weights = class_weights_sum(p->a, classes);
-    bool soft = loss_is_soft(p->a);
-    for (int64_t i = begin; i < end; i++) {
-        const float *y = p->a->y + i * classes;
-        float *dx = p->a->dx[0] + i * classes;
-        int32_t label = p->a->labels[i];
-        if (soft) {
-            soft_backward_row(p, i, weights, by, y, dx);
-            continue;
-        }
-        gradient_scale(classes, by, y, dx);
-        dx[label] = (y[label] - 1) * by;
-    }
+    for (int64_t i = begin; i < end; i++) gradient_row(p, i, weights, p->a->y + i * classes);
 }
 
 static enum error cross_entropy_backward(struct op *op, const struct op_args *a) {
@@ -217,7 +224,8 @@ static enum error cross_entropy_backward(struct op *op, const struct op_args *a)
 
 static enum error cross_entropy_plan(struct op *op) {
     const struct op_desc *d = &op->desc;
-    op->scratch_bytes = results_bytes(d) + (size_t)op->dev->params.threads * tops_bytes(d);
+    op->scratch_bytes = results_bytes(d) + (size_t)(op->dev->params.threads * thread_floats(d)) * sizeof(float);
+    op->slopes = true;
     return ERR_NONE;
 }
 

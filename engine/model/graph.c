@@ -382,10 +382,7 @@ static enum error gradient_add(struct graph *g, const struct member_arenas *m, i
 static enum error apart_add(struct graph *g, const struct member_arenas *m, const struct plan_step *s, float *grads) {
     const struct tensor_info *w = &g->m->params[g->m->nodes[s->node].param[0]];
     float *of = arena_at(&g->apart, s->apart);
-    int count = m->plan->segments.count;
-    for (int apart = 1; apart < count; apart *= 2)
-        for (int i = 0; i < count; i += 2 * apart)
-            TRY(device_add(g->dev, of + i * w->count, of + (i + apart) * w->count, w->count));
+    TRY(apart_sum(g, of, w->count, m->plan->segments.count));
     return device_write(g->dev, grads + w->offset, of, (size_t)w->count * sizeof *of);
 }
 
@@ -417,7 +414,7 @@ enum error graph_step_backward(struct graph *g, const struct member_arenas *m, c
     for (int i = 0; i < s->ninputs; i++)
         if (s->dx[i] >= 0) a.dx[i] = arena_at(&m->gradients, s->dx[i]);
     TRY(tell_watch(g, m, s, true, false));
-    TRY(op_backward(s->op, &a));
+    TRY(s->few ? few_backward(g, m, s, &a) : op_backward(s->op, &a));
     weights_leave(g, s);
     bool measured = sync && sync->pass == NORM_MEASURE;
     for (int i = 0; i < s->ninputs && !measured; i++)

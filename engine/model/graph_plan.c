@@ -202,6 +202,7 @@ enum error plan_create(const struct plan_work *w, const struct segments *segment
     p->unit = (int64_t)device_unit(w->dev, w->precision);
     p->line = device_runtime(w->dev)->alignment;
     enum error err = plan_lower(w, p);
+    if (err == ERR_NONE) err = few_plan(w, p);
     if (err == ERR_NONE) err = apart_place(w->m, p);
     if (err == ERR_NONE) err = ops_create(w->m, w->dev, p);
     if (err == ERR_NONE) err = plan_stretches(p, w->stretches);
@@ -215,7 +216,10 @@ enum error plan_create(const struct plan_work *w, const struct segments *segment
 
 void plan_free(struct plan *p) {
     if (!p) return;
-    for (int s = 0; s < p->nsteps; s++) op_free(p->steps[s].op);
+    for (int s = 0; s < p->nsteps; s++) {
+        op_free(p->steps[s].op);
+        if (p->steps[s].few && p->steps[s].desc.kind == OP_LINEAR) few_free(p->steps[s].few);
+    }
     free(p->steps);
     free(p->tensors);
     free(p);

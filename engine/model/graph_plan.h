@@ -29,6 +29,7 @@ struct plan_step {
     int64_t dx[LAYER_INPUTS];           /* where backward writes, among the gradients; -1: nowhere */
     bool add_dw;                        /* a step behind it has written the gradient of its tied weights */
     int64_t apart;                      /* where that of each segment lies by itself, among those apart; -1: nowhere */
+    struct few *few;                    /* instead, of tied weights: a few rows by segment. NULL: none */
     bool add[LAYER_INPUTS];             /* dx is a temporary that is then added to the tensor's gradient */
     bool add_dx;                        /* the op adds to that of its first input by itself */
     int stretch;                        /* which one it belongs to */
@@ -65,6 +66,9 @@ struct plan_work {
 MUST_CHECK enum error plan_lower(const struct plan_work *w, struct plan *p);
 MUST_CHECK enum error plan_create(const struct plan_work *w, const struct segments *segments, struct plan **out);
 void plan_free(struct plan *p);
+/* Before ops are created: whose weights need only a few rows apart. graph_few.c */
+MUST_CHECK enum error few_plan(const struct plan_work *w, struct plan *p);
+void few_free(struct few *f);
 /* What a step reads and writes, each once, where an activation has 'unit' bytes: forward reads inputs and parameters and
  * writes y; backward reads dy, inputs and parameters and writes what gradients are wanted. What ops keep for themselves is
  * not known here. */

@@ -101,6 +101,11 @@ MUST_CHECK enum error graph_step_forward(struct graph *g, const struct member_ar
                                          const struct graph_run *r, struct norm_sync *sync);
 MUST_CHECK enum error graph_step_backward(struct graph *g, const struct member_arenas *m, const struct plan_step *s,
                                           const struct graph_run *r, struct norm_sync *sync);
+/* The backward of a step whose weights lie apart in a few rows. */
+MUST_CHECK enum error few_backward(struct graph *g, const struct member_arenas *m, const struct plan_step *s,
+                                   const struct op_args *a);
+/* Adds what 'segments' segments have, 'each' floats side by side, along the tree; the first then has the sum. */
+MUST_CHECK enum error apart_sum(struct graph *g, float *of, int64_t each, int segments);
 MUST_CHECK enum error gradients_clear(struct graph *g, float *grads); /* of no samples: all are zero */
 MUST_CHECK enum error arena_grow(struct graph *g, struct arena *a, size_t bytes);
 

@@ -28,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { PART = 32, FAILURE_TEXT = 1024 };
 struct part {
@@ -433,6 +434,17 @@ enum error loader_next(struct loader *l, const struct step_batch **out) {
     if (failed) return FAIL(l->failure.err, "%s", l->failure.text);
     *out = &s->batch;
     return ERR_NONE;
+}
+
+double loader_seconds(const struct loader *l) {
+    double sum = 0;
+    for (int i = 0; i < l->nworkers; i++) {
+        clockid_t clock;
+        struct timespec used;
+        if (pthread_getcpuclockid(l->workers[i].thread, &clock) == 0 && clock_gettime(clock, &used) == 0)
+            sum += (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
+    }
+    return sum;
 }
 
 void loader_close(struct loader *l) {

@@ -81,6 +81,8 @@ MUST_CHECK enum error loader_open(const struct loader_params *p, struct loader *
 /* The next step's batch, borrowed until the next call. Waits if it is not ready. *out is NULL after
  * the last (not training). Allocates nothing once open. */
 MUST_CHECK enum error loader_next(struct loader *l, const struct step_batch **out);
+/* Processor seconds that its threads have used. */
+double loader_seconds(const struct loader *l);
 void loader_close(struct loader *l);
 /* The process's cores, of which a loader never needs more than 16. */
 int loader_cores(void);

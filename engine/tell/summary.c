@@ -333,6 +333,19 @@ static void print_result(const struct summary *s, int columns, FILE *f) {
     print_cells(c, CELLS, columns, f);
 }
 
+/* Says how many threads would have read the samples that steps waited for. */
+static void print_waits(const struct summary *s, FILE *f) {
+    double waited = s->time_s[PHASE_LOAD], threads = ceil(s->loading_s / fmax(s->total_s - waited, 1e-9));
+    if (s->loading_s <= 0 || waited < 0.1 || waited < s->total_s / 10) return;
+    fprintf(f, "samples     steps waited for them %.0f %% of the time. Reading took %.1f s of processor time: ",
+            waited / s->total_s * 100, s->loading_s);
+    if (s->loading_s < waited / 2)
+        fprintf(f, "the disk or other programs are the limit\n\n");
+    else
+        fprintf(f, "%.0f thread%s (data.workers) on free cores would keep up; 'engine data prepare' decodes once\n\n",
+                threads, threads > 1 ? "s" : "");
+}
+
 static void print_table(const struct summary *s, int columns, FILE *f) {
     char sent[32], val[VAL_TEXT];
     double total = s->total_s > 0 ? s->total_s : 1;
@@ -365,6 +378,7 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
     }
     fprintf(f, "  %-22s %7.3f  %5.1f %%\n", "rest of the loop", fmax(rest, 0), fmax(rest, 0) / total * 100);
     fprintf(f, "  %-22s %7.3f  (beside backward)\n\n", "communication, hidden", s->hidden_s);
+    print_waits(s, f);
     print_bytes(s, f);
     if (s->loss_scale > 0)
         fprintf(f,

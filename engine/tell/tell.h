@@ -71,6 +71,7 @@ struct summary { /* what the end of a run says */
     } best;
     double step_p50, step_p95, samples_per_s;
     double time_s[PHASES], hidden_s, total_s;
+    double loading_s; /* of the processor, by the threads that read rank 0's samples; 0: it reads none */
     int ranks, processes;
     /* By the steps; before the first of them (first weights); by evaluation and saving. */
     struct moved steps_moved, start_moved, paused_moved;

@@ -149,6 +149,7 @@ enum error run_conclude(struct run *r) {
     if (change && (change->losses || change->returns))
         s.began = change->began, s.lost = change->losses, s.back = change->returns;
     if (c->sharing.compressed) s.compress = compress_name(&c->comm.compress);
+    if (t->feed.loader) s.loading_s = loader_seconds(t->feed.loader);
     s.unreadable[0] = t->feed.data->unreadable;
     if (t->feed.val->unreadable != s.unreadable[0]) s.unreadable[1] = t->feed.val->unreadable;
     criterion_tell(t, &s);

@@ -227,12 +227,46 @@ static void skips_the_same_everywhere(void **state) {
     says(p.err, "data.on_error: skip");
 }
 
+/* A network that takes no time waits for large pictures: the share is the table's, and the threads follow from it. */
+static void waiting_is_explained(void **state) {
+    (void)state;
+    char data[600], name[64];
+    double load, total = 0, share, seconds, threads;
+    folder_put("large"), folder_put("large/a"), folder_put("large/b");
+    for (int i = 0; i < 12; i++) {
+        snprintf(name, sizeof name, "large/%c/%d.png", i % 2 ? 'a' : 'b', i);
+        png_put(name, i, 1500, 1000, PNG_COLOR_TYPE_RGB, 8);
+    }
+    snprintf(data, sizeof data, "data={set: images, train: %s, val: 2, size: 8, workers: 1}", scratch_path("large"));
+    program_run(&p, 120, "run", "--set", data, "--set", "model={zoo: mlp, hidden: [4]}", "--set", "batch=2", "--set",
+                "train=20st", "--set", "mode=single", "--set", "devices=cpu:1", "--set", "eval=off", "--set",
+                "checkpoint=off", NULL);
+    if (p.code) fail_msg("%s", p.err);
+    const char *row = strstr(p.out, "load (waiting)"), *told = strstr(p.out, "samples     steps waited");
+    assert_non_null(row);
+    assert_non_null(told);
+    assert_int_equal(sscanf(row, "load (waiting) %lf %lf", &load, &share), 2);
+    assert_int_equal(
+        sscanf(told, "samples steps waited for them %lf %% of the time. Reading took %lf", &total, &seconds), 2);
+    assert_float_equal(total, share, 0.6);
+    told = strstr(told, "processor time: ") + strlen("processor time: ");
+    if (sscanf(told, "%lf thread", &threads) == 1)
+        assert_true(threads >= 1 && seconds > load / 2 - 0.1);
+    else
+        says(told, "the disk or other programs");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_every_set), cmocka_unit_test(tells_what_is_in_a_set),
-        cmocka_unit_test(names_classes),   cmocka_unit_test(prepares_what_it_can_read),
-        cmocka_unit_test(refuses),         cmocka_unit_test(names_bad_files),
-        cmocka_unit_test(checks),          cmocka_unit_test(skips_the_same_everywhere),
+        cmocka_unit_test(lists_every_set),
+        cmocka_unit_test(tells_what_is_in_a_set),
+        cmocka_unit_test(names_classes),
+        cmocka_unit_test(prepares_what_it_can_read),
+        cmocka_unit_test(refuses),
+        cmocka_unit_test(names_bad_files),
+        cmocka_unit_test(checks),
+        cmocka_unit_test(skips_the_same_everywhere),
+        cmocka_unit_test(waiting_is_explained),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -244,15 +244,16 @@ static enum error bench_time_calls(struct bench_run *b, int64_t calls, double *s
     return group_all_reduce(b->group, GROUP_INLINE, seconds, 1, DTYPE_F64, REDOP_MAX);
 }
 
-/* Calls a batch, so that all batches fill the time asked for. The first call warms up. */
+/* Calls a batch, so that all batches take about the time asked for. Tried out with ever more calls: where ranks wait for
+ * a core, one call says nothing about many. */
 static enum error bench_choose_calls(struct bench_run *b, int64_t *calls) {
-    double once = 0, batch = b->o->seconds / BATCHES;
-    for (int i = 0; i < 2; i++) TRY(bench_time_calls(b, 1, &once));
-    if (b->o->calls)
-        *calls = (b->o->calls + BATCHES - 1) / BATCHES;
-    else
-        *calls = once > 0 && batch / once < CALLS_MOST ? (int64_t)(batch / once) : CALLS_MOST;
-    if (*calls < 1) *calls = 1;
+    double took, batch = b->o->seconds / BATCHES;
+    TRY(bench_time_calls(b, 1, &took));
+    *calls = (b->o->calls + BATCHES - 1) / BATCHES;
+    for (int64_t n = 1; !*calls; n *= 2) {
+        TRY(bench_time_calls(b, n, &took));
+        if (took >= batch / 2 || n >= CALLS_MOST) *calls = n;
+    }
     return ERR_NONE;
 }
 

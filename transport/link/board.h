@@ -20,7 +20,8 @@ enum {
 struct posted {
     _Alignas(LINE) _Atomic uint32_t turn;
     struct call call;
-    uint64_t offset; /* of the caller's buffer in the board, 0: not in it */
+    uint64_t offset;      /* of the caller's buffer in the board, 0: not in it */
+    _Atomic int32_t core; /* on which it was */
 };
 struct counter {
     _Alignas(LINE) _Atomic uint32_t value;

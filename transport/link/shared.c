@@ -86,6 +86,7 @@ static enum error shared_meet(struct link *l, int lane, const struct call *c, vo
     struct posted *post = &s->me->posted[lane][c->sequence & 1];
     post->call = *c;
     post->offset = board_offset_of(s, mine);
+    atomic_store_explicit(&post->core, sched_getcpu(), memory_order_relaxed);
     atomic_store(&post->turn, c->sequence);
     if (s->crowd)
         TRY(gate_pass(s, lane, true, c->sequence));

@@ -180,6 +180,26 @@ static enum error wait_check_lost(struct shared *s, int lane, const struct wait 
 
 /* ---- the wait ---- */
 
+/* Beside other programs a rank that waits for others should have its core soon after they have done their part. So its
+ * thread asks for turns of 0.1 ms, where a few ms are usual: they come the earlier, and it has no more of the core for
+ * that. A yield gives a whole turn away. Linux before 6.12 takes no notice. */
+static void wait_take_short_turns(void) {
+    enum { TURN = 100000 };
+    static _Thread_local bool asked;
+    struct { /* sched_attr of sched_setattr(2), as it was at first */
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+    } a = {0};
+    if (asked) return;
+    asked = true;
+    if (syscall(SYS_sched_getattr, 0, &a, sizeof a, 0) || a.policy != SCHED_OTHER) return;
+    a.runtime = TURN;
+    (void)syscall(SYS_sched_setattr, 0, &a, 0); /* a wish */
+}
+
 struct shared_vigil { /* of one sleep */
     int64_t start;
     bool warned;
@@ -254,9 +274,22 @@ static bool wait_spin(const struct shared *s, const struct wait *w, int64_t ns) 
     return false;
 }
 
+/* Whether the peer made its last calls on this core: it cannot come while this rank spins, but goes to another core when
+ * this rank wakes it. */
+static bool wait_shares_core(const struct shared *s, int lane, const struct wait *w) {
+    if (lane >= LANES || w->gate) return false;
+    const struct posted *theirs = s->board->member[w->peer[0]].posted[lane];
+    int core = sched_getcpu();
+    for (int i = 0; i < 2; i++)
+        if (atomic_load_explicit(&theirs[i].core, memory_order_relaxed) != core) return false;
+    return true;
+}
+
 enum error wait_for(struct shared *s, int lane, const struct wait *w) {
     bool patient = s->link.patient[lane] && (s->roomy || !s->crowd); /* else others of the crowd have more to do */
     const struct spin_patience *p = &patiences[s->roomy][patient];
+    wait_take_short_turns();
+    if (s->roomy && wait_shares_core(s, lane, w)) return wait_sleep(s, lane, w);
     bool stop = wait_spin(s, w, p->spin);
     for (int i = 0; i < p->yields && !stop; i++) {
         sched_yield();

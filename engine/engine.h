@@ -100,7 +100,8 @@ ENGINE_API int engine_reduce(struct engine_group *g, const void *send, void *rec
                              enum engine_type type, enum engine_op op, int root);
 ENGINE_API int engine_broadcast(struct engine_group *g, void *buf, long long count, enum engine_type type, int root);
 /* count is that of one rank's part: recv of all_gather, all_to_all (and of gather at root) holds
- * size * count, and so does send of reduce_scatter, all_to_all (and of scatter at root). */
+ * size * count, and so does send of reduce_scatter, all_to_all (and of scatter at root). recv of
+ * reduce_scatter may be this rank's part of send, and does not overlap it otherwise. */
 ENGINE_API int engine_all_gather(struct engine_group *g, const void *send, void *recv, long long count,
                                  enum engine_type type);
 ENGINE_API int engine_gather(struct engine_group *g, const void *send, void *recv, long long count,
@@ -126,7 +127,7 @@ ENGINE_API int engine_barrier(struct engine_group *g);
 /* These calls run beside the caller's own work, up to 256 at a time, in the order of their starts; any thread may wait
  * for them, in any order. Every work needs engine_work_wait once. Until that has returned, the caller neither reads nor
  * writes the work's memory (recv or buf), except that it may read buf of a send. 'send' is read at the start, except by
- * reduce and all_to_all. On failure *out is NULL. A call that is started on one rank is started on all. */
+ * reduce, reduce_scatter and all_to_all. On failure *out is NULL. A call that is started on one rank is started on all. */
 ENGINE_API int engine_all_reduce_start(struct engine_group *g, const void *send, void *recv, long long count,
                                        enum engine_type type, enum engine_op op, struct engine_work **out);
 ENGINE_API int engine_reduce_start(struct engine_group *g, const void *send, void *recv, long long count,
@@ -142,20 +143,22 @@ ENGINE_API int engine_all_to_all_start(struct engine_group *g, const void *send,
 ENGINE_API int engine_all_to_all_parts_start(struct engine_group *g, const void *send, const long long *to, void *recv,
                                              const long long *from, enum engine_type type, struct engine_work **out);
 /* In place: buf holds size * count on every rank, and a rank's own part begins at rank * count. gather brings the parts
- * to root's buf, scatter brings root's parts to their ranks, and reduce_scatter puts the sum into each rank's own part.
- * The other parts keep what they hold. */
+ * to root's buf, scatter brings root's parts to their ranks. The other parts keep what they hold. */
 ENGINE_API int engine_gather_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
                                    struct engine_work **out);
 ENGINE_API int engine_scatter_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
                                     struct engine_work **out);
-ENGINE_API int engine_reduce_scatter_start(struct engine_group *g, void *buf, long long count, enum engine_type type,
-                                           enum engine_op op, struct engine_work **out);
+ENGINE_API int engine_reduce_scatter_start(struct engine_group *g, const void *send, void *recv, long long count,
+                                           enum engine_type type, enum engine_op op, struct engine_work **out);
 ENGINE_API int engine_send_start(struct engine_group *g, const void *buf, long long count, enum engine_type type,
                                  int peer, long long tag, struct engine_work **out);
 /* Any number of these at a time. *source is written before engine_work_wait returns. */
 ENGINE_API int engine_recv_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer,
                                  long long tag, int *source, struct engine_work **out);
 ENGINE_API int engine_barrier_start(struct engine_group *g, struct engine_work **out);
+/* This thread waits for the next call that it starts (but a receive) as soon as it has started it, which takes less time:
+ * no other thread is woken for that call. */
+ENGINE_API void engine_group_wait_at_once(struct engine_group *g);
 ENGINE_API int engine_work_done(struct engine_work *w); /* 1: engine_work_wait will not wait */
 ENGINE_API int engine_work_wait(struct engine_work *w);
 

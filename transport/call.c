@@ -191,6 +191,8 @@ static enum error call_run_alone(struct group *g, struct collective *c) {
         TRY(carrier_alone(g, c));
     else if (c->kind == KIND_ALL_TO_ALL)
         TRY(plain_move(c, c->kind));
+    else if (c->into)
+        memmove(c->into, element(c, c->buf, c->part[0]), bytes_of(c, part_size(c, 0)));
     return g->link->ops->failure(g->link);
 }
 

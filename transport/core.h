@@ -52,6 +52,7 @@ struct group {
     struct held *held;                /* what group_alloc gave, if not the link's */
     struct queue *queues[ALL_LANES];  /* of LANE_COMM and LANE_OUT; NULL until they are used */
     struct mail *mail;                /* NULL: there is none */
+    bool waits_at_once;               /* for the next work, whoever submits it */
     struct work finished;             /* what LANE_INLINE returns */
     _Atomic(group_watch_fn) watch;    /* NULL: there is no watch */
     void *watcher;

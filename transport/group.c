@@ -383,6 +383,7 @@ enum error group_broadcast(struct group *g, struct dispatch how, void *buf, int6
 enum error group_reduce_scatter(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t,
                                 enum redop op) {
     struct collective c = call_in_parts(g, KIND_REDUCE_SCATTER, buf, part, t, 0);
+    c.into = how.into;
     c.sum.op = op;
     c.sum.first = g->params.idle;
     return group_start(g, how, &c);

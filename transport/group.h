@@ -101,6 +101,7 @@ struct dispatch {
     int64_t apart;      /* of a sum: this rank gives one term for each subtree of its run of leaves, which lie so
                  many elements apart; the sum lands where the first lies. 0: one term for its run */
     bool givers;        /* of an all-gather: only ranks that give to sums (group_params.idle) receive */
+    void *into; /* of a reduce_scatter in the host's memory: where this rank's part goes; NULL: it stays in buf */
 };
 #define GROUP_ON(on, handle) ((struct dispatch){.lane = (on), .work = (handle)})
 #define GROUP_INLINE GROUP_ON(LANE_INLINE, NULL)
@@ -116,7 +117,7 @@ MUST_CHECK enum error group_reduce(struct group *g, struct dispatch how, void *b
 MUST_CHECK enum error group_broadcast(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t,
                                       int root);
 /* Rank r's part of buf is [part[r], part[r + 1]) in elements (size + 1 entries). reduce_scatter:
- * each rank's own part holds the sum afterwards, the rest keeps its content. all_gather: every part
+ * each rank's own part (or how.into) holds the sum afterwards, the rest keeps its content. all_gather: every part
  * from its owner. scatter: root's parts to their owners. gather: to root. */
 MUST_CHECK enum error group_reduce_scatter(struct group *g, struct dispatch how, void *buf, const int64_t *part,
                                            enum dtype t, enum redop op);
@@ -164,6 +165,9 @@ MUST_CHECK static inline enum error group_barrier(struct group *g) {
     return group_barrier_on(g, GROUP_INLINE);
 }
 
+/* This thread waits for the next call beside it, or post, as soon as it has started it: no other thread is woken for that
+ * call, and the wait runs it. */
+void group_wait_at_once(struct group *g);
 /* Waits until it is done; gives the slot back. The result of the work. */
 MUST_CHECK enum error work_wait(struct work *w);
 bool work_done(struct work *w);

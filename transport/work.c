@@ -1,8 +1,8 @@
 /* The communication lane, and the lane on which messages leave. Each has one thread a group, started on first use, that
  * runs its work in order. Of buffers on an accelerator the work is asked for as soon as it comes, and its end is looked
  * for afterwards: the device does not wait for the host between two calls. The work lies in slots, and a ring has their
- * order; nothing is allocated for a call. A caller that waits for the oldest work before the thread has begun it runs
- * that work itself: this saves two switches of thread where communication is not hidden anyway. */
+ * order; nothing is allocated for a call. A caller that waits runs what the thread has not begun up to its work: this
+ * saves two switches of thread where communication is not hidden anyway. */
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "transport/base/condition.h"
@@ -98,7 +98,7 @@ static void *queue_thread(void *arg) {
 static void queue_await(struct queue *q, const struct work *w) {
     pthread_mutex_lock(&q->mutex);
     while (w ? atomic_load(&w->state) != WORK_DONE : q->first != q->next) {
-        if (!q->busy && (!w || work_at(q, q->first) == w))
+        if (!q->busy && (!w || work_at(q, q->first) == w || q->begun == q->first))
             queue_go_on(q, true);
         else
             pthread_cond_wait(&q->done, &q->mutex);
@@ -108,6 +108,10 @@ static void queue_await(struct queue *q, const struct work *w) {
 
 void queue_drain(struct group *g) {
     if (g->queues[LANE_COMM]) queue_await(g->queues[LANE_COMM], NULL);
+}
+
+void group_wait_at_once(struct group *g) {
+    g->waits_at_once = true;
 }
 
 static enum error queue_start(struct group *g, int lane) {
@@ -170,7 +174,8 @@ enum error queue_submit(struct group *g, const struct collective *c, struct work
     atomic_store(&w->state, WORK_QUEUED);
     pthread_mutex_lock(&q->mutex);
     q->ring[q->next++ % GROUP_WORKS] = w;
-    pthread_cond_signal(&q->more);
+    if (!g->waits_at_once) pthread_cond_signal(&q->more);
+    g->waits_at_once = false;
     pthread_mutex_unlock(&q->mutex);
     *out = w;
     return ERR_NONE;

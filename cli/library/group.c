@@ -330,15 +330,16 @@ int engine_scatter(struct engine_group *g, const void *send, void *recv, long lo
     return error_exit_code(err);
 }
 
+static enum error parts_reduce_scatter(struct engine_group *g, struct dispatch how, const void *send, long long count,
+                                       enum engine_type type, enum engine_op op) {
+    TRY(parts_cut(g, count, type));
+    return group_reduce_scatter(g->group, how, (void *)(uintptr_t)send, g->part, group_type_of(type), group_op_of(op));
+}
+
 int engine_reduce_scatter(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
                           enum engine_op op) {
-    char *part;
-    enum error err = scratch_reserve(g, count, type, &part);
-    if (err) return error_exit_code(err);
-    group_copy_in(g->scratch, send, group_size_of(count, type) * (size_t)group_size(g->group));
-    err = group_reduce_scatter(g->group, GROUP_INLINE, g->scratch, g->part, group_type_of(type), group_op_of(op));
-    if (!err) group_copy_in(recv, part, group_size_of(count, type));
-    return error_exit_code(err);
+    return error_exit_code(
+        parts_reduce_scatter(g, (struct dispatch){.lane = LANE_INLINE, .into = recv}, send, count, type, op));
 }
 
 static enum error parts_all_to_all(struct engine_group *g, struct dispatch how, const void *send, void *recv,
@@ -354,6 +355,7 @@ int engine_all_to_all(struct engine_group *g, const void *send, void *recv, long
 int engine_send(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer,
                 long long tag) {
     struct work *w;
+    group_wait_at_once(g->group);
     enum error err = group_post(
         g->group, &(struct group_message){(void *)(uintptr_t)buf, count, group_type_of(type), peer, tag}, &w);
     return error_exit_code(err ? err : work_wait(w));
@@ -443,12 +445,11 @@ int engine_scatter_start(struct engine_group *g, void *buf, long long count, enu
     return group_work_started(err, &w, out);
 }
 
-int engine_reduce_scatter_start(struct engine_group *g, void *buf, long long count, enum engine_type type,
-                                enum engine_op op, struct engine_work **out) {
+int engine_reduce_scatter_start(struct engine_group *g, const void *send, void *recv, long long count,
+                                enum engine_type type, enum engine_op op, struct engine_work **out) {
     struct work *w = NULL;
-    enum error err = parts_cut(g, count, type);
-    if (!err) err = group_reduce_scatter(g->group, GROUP_COMM(&w), buf, g->part, group_type_of(type), group_op_of(op));
-    return group_work_started(err, &w, out);
+    const struct dispatch how = {.lane = LANE_COMM, .work = &w, .into = recv};
+    return group_work_started(parts_reduce_scatter(g, how, send, count, type, op), &w, out);
 }
 
 int engine_send_start(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer,
@@ -470,6 +471,10 @@ int engine_recv_start(struct engine_group *g, void *buf, long long count, enum e
 int engine_barrier_start(struct engine_group *g, struct engine_work **out) {
     struct work *w = NULL;
     return group_work_started(group_barrier_on(g->group, GROUP_COMM(&w)), &w, out);
+}
+
+void engine_group_wait_at_once(struct engine_group *g) {
+    group_wait_at_once(g->group);
 }
 
 int engine_work_done(struct engine_work *w) {

@@ -89,11 +89,12 @@ _CALLS = {  # name: (result, arguments)
         c_int, [_G, c_void_p, POINTER(c_longlong), c_void_p, POINTER(c_longlong), c_int, _OUT]),
     "engine_gather_start": (c_int, [_G, c_void_p, c_longlong, c_int, c_int, _OUT]),
     "engine_scatter_start": (c_int, [_G, c_void_p, c_longlong, c_int, c_int, _OUT]),
-    "engine_reduce_scatter_start": (c_int, [_G, c_void_p, c_longlong, c_int, c_int, _OUT]),
+    "engine_reduce_scatter_start": (c_int, [_G, c_void_p, c_void_p, c_longlong, c_int, c_int, _OUT]),
     "engine_send_start": (c_int, [_G, c_void_p, c_longlong, c_int, c_int, c_longlong, _OUT]),
     "engine_recv_start": (c_int, [_G, c_void_p, c_longlong, c_int, c_int, c_longlong, POINTER(c_int), _OUT]),
     "engine_barrier": (c_int, [_G]),
     "engine_barrier_start": (c_int, [_G, _OUT]),
+    "engine_group_wait_at_once": (None, [_G]),
     "engine_work_done": (c_int, [_W]),
     "engine_work_wait": (c_int, [_W]),
 }

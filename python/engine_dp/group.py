@@ -409,12 +409,16 @@ class Group:
             raise ValueError(f"rank {r} cannot exchange messages with itself")
         return self._rank(r)
 
-    def _start(self, name: str, arguments: list, result: Any, keep: Any, wait: bool, finish=None) -> Any:
+    def _start(self, name: str, arguments: list, result: Any, keep: Any, wait: bool, finish=None,
+               at_once: bool = False) -> Any:
+        """at_once: the caller itself waits at once."""
         handle = ctypes.c_void_p()
         if len(self._flying) >= self._full:
             self._land()
         self._look()
         with self._lock:
+            if wait or at_once:
+                library().engine_group_wait_at_once(self._open())
             check(getattr(library(), f"engine_{name}_start")(self._open(), *arguments, ctypes.byref(handle)))
             work = Work(self, handle, result, keep, finish)
             self._flying[work] = None
@@ -513,17 +517,13 @@ class Group:
         arguments = [_memory(whole, True).address, b.count, b.type, self._rank(root)]
         return self._start("scatter", arguments, out, (whole, out), wait, finish)
 
-    def reduce_scatter(self, x: Any, op: str = "sum", wait: bool = True) -> Any:
+    def reduce_scatter(self, x: Any, op: str = "sum", wait: bool = True, out: Any = None) -> Any:
         """Part r of the sum of all ranks' x, cut along its first dimension, on rank r."""
-        out, whole = _like(x, part=self.size), _like(x)
-        whole.reshape(-1)[:] = _shaped(x).reshape(-1)
-        a, b = _memory(whole, True), _memory(out, True)
-
-        def finish() -> None:
-            out.reshape(-1)[:] = whole.reshape(self.size, -1)[self.rank]
-
-        arguments = [a.address, b.count, a.type, self._op(op, a)]
-        return self._start("reduce_scatter", arguments, out, (whole, out), wait, finish)
+        out = _like(x, part=self.size) if out is None else out
+        a, b = _memory(x, False), _memory(out, True)
+        self._fit(a, b, self.size, "reduce_scatter (x)")
+        arguments = [a.address, b.address, b.count, a.type, self._op(op, a)]
+        return self._start("reduce_scatter", arguments, out, (x, out), wait)
 
     def send(self, x: Any, to: int, tag: int = 0, wait: bool = True) -> Any:
         """Sends x to one rank, which receives it with the same tag, sooner or later; nothing here waits for that."""

@@ -505,10 +505,12 @@ class _Calls:
         for g in list(self._deeper.values()):
             g.call_it(f"{self.engine.label}, calls of callbacks".lstrip(", "))
 
-    def _start(self, name: str, *arguments: Any, keep: Any = None) -> _group.Work:
-        """keep: what owns the memory that the call reads and writes."""
+    def _start(self, name: str, *arguments: Any, opts: Any, keep: Any = None) -> _group.Work:
+        """keep: what owns the memory that the call reads and writes. opts: torch's; since 2.8 they say whether torch waits
+        at once."""
         with _told():
-            return self._lane()._start(name, list(arguments), None, keep, False)
+            return self._lane()._start(name, list(arguments), None, keep, False,
+                                       at_once=not getattr(opts, "asyncOp", True))
 
     def _work(self, parts: List[_group.Work], result: Sequence[torch.Tensor],
               finish: Optional[Callable[[], None]] = None) -> Work:
@@ -535,10 +537,10 @@ class _Calls:
 
     # -- sums --
 
-    def _sum(self, tensors: Sequence[torch.Tensor], op: int) -> Work:
+    def _sum(self, tensors: Sequence[torch.Tensor], op: int, opts: Any) -> Work:
         spans = [_Span(t, True) for t in tensors]
-        parts = [self._start("all_reduce", s.address, s.address, s.flat.numel(), _TYPES[s.flat.dtype], op, keep=s)
-                 for s in spans]
+        parts = [self._start("all_reduce", s.address, s.address, s.flat.numel(), _TYPES[s.flat.dtype], op, keep=s,
+                             opts=opts) for s in spans]
         return self._work(parts, tensors, lambda: [s.finish() for s in spans])
 
     def _sum_sparse(self, t: torch.Tensor, op: int) -> Work:
@@ -571,36 +573,28 @@ class _Calls:
             tensors[0].copy_(work._result[0])
             work._result = list(tensors)
             return work
-        return self._sum(tensors, op)
+        return self._sum(tensors, op, opts)
 
     allreduce_coalesced = allreduce
 
     def reduce(self, tensors: List[torch.Tensor], opts: Any) -> Work:
         s = _Span(_only(tensors), True)
         part = self._start("reduce", s.address, s.address, s.flat.numel(), _TYPES[s.flat.dtype],
-                           _op(opts.reduceOp, s.tensor), self.engine._rank(opts.rootRank), keep=s)
+                           _op(opts.reduceOp, s.tensor), self.engine._rank(opts.rootRank), keep=s, opts=opts)
         return self._work([part], tensors, s.finish if self._rank == opts.rootRank else None)
 
     def _scatter_sum(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any) -> Work:
         """Each input is as large as all ranks' outputs, one after another."""
-        parts, pairs = [], []
+        parts, ends = [], []
         for out, x in zip(outputs, inputs):
-            if x.numel() != out.numel() * self._size:
-                raise ValueError(f"the input has {x.numel()} elements, and {self._size} ranks' outputs of "
-                                 f"{out.numel()} are {out.numel() * self._size}")
-            whole = _flat(_addable(x.detach()), True)
-            if whole.data_ptr() == x.data_ptr():  # it is summed up in place
-                whole = whole.clone()
-            parts.append(self._start("reduce_scatter", whole.data_ptr(), whole.numel() // self._size,
-                                     _TYPES[whole.dtype], _op(opts.reduceOp, x), keep=whole))
-            pairs.append((out, whole))
-
-        def finish() -> None:
-            for out, whole in pairs:
-                part = whole.view(self._size, -1)[self._rank]
-                out.detach().copy_((part.clone().view(out.dtype) if out.is_complex() else part).view(out.shape))
-
-        return self._work(parts, outputs, finish)
+            if x.numel() != out.numel() * self._size or x.dtype != out.dtype:
+                raise ValueError(f"the input has {x.numel()} elements of {x.dtype}, and {self._size} ranks' outputs are "
+                                 f"{out.numel() * self._size} of {out.dtype}")
+            s, part = _Span(x, True, written=False), _Span(out, True)
+            parts.append(self._start("reduce_scatter", s.address, part.address, part.flat.numel(), _TYPES[s.flat.dtype],
+                                     _op(opts.reduceOp, x), keep=(s, part), opts=opts))
+            ends.append(part.finish)
+        return self._work(parts, outputs, lambda: [end() for end in ends])
 
     def reduce_scatter(self, outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], opts: Any) -> Work:
         return self._scatter_sum([_only(outputs)], [torch.stack([t.detach() for t in inputs[0]])], opts)
@@ -621,10 +615,10 @@ class _Calls:
     def broadcast(self, tensors: List[torch.Tensor], opts: Any) -> Work:
         s = _Span(_only(tensors))
         part = self._start("broadcast", s.address, s.flat.numel(), _TYPES[s.flat.dtype],
-                           self.engine._rank(opts.rootRank), keep=s)
+                           self.engine._rank(opts.rootRank), keep=s, opts=opts)
         return self._work([part], tensors, s.finish)
 
-    def _gather_all(self, outputs: Sequence[Any], inputs: Sequence[torch.Tensor]) -> Work:
+    def _gather_all(self, outputs: Sequence[Any], inputs: Sequence[torch.Tensor], opts: Any) -> Work:
         """outputs: for each input a tensor as large as all ranks' inputs, or a list of one tensor for each rank."""
         parts, ends = [], []
         for out, x in zip(outputs, inputs):
@@ -642,26 +636,27 @@ class _Calls:
                 ends.append(lambda out=out, whole=whole: [o.detach().copy_(w.view(o.shape))
                                                           for o, w in zip(out, whole.tensor)])
             parts.append(self._start("all_gather", s.address, whole.address, s.flat.numel(), _TYPES[s.flat.dtype],
-                                     keep=(s, whole)))
+                                     keep=(s, whole), opts=opts))
         flat = [t for out in outputs for t in ([out] if isinstance(out, torch.Tensor) else out)]
         return self._work(parts, flat, lambda: [end() for end in ends])
 
     def allgather(self, outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], opts: Any = None) -> Work:
-        return self._gather_all(outputs, [_only(inputs)])
+        return self._gather_all(outputs, [_only(inputs)], opts)
 
     def allgather_coalesced(self, outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor],
                             opts: Any = None) -> Work:
         """outputs: for each rank a list of one tensor for each input."""
-        return self._gather_all([[of_rank[k] for of_rank in outputs] for k in range(len(inputs))], inputs)
+        return self._gather_all([[of_rank[k] for of_rank in outputs] for k in range(len(inputs))], inputs,
+                                opts)
 
     def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
-        return self._gather_all([output], [input])
+        return self._gather_all([output], [input], opts)
 
     all_gather_single = _allgather_base
 
     def allgather_into_tensor_coalesced(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor],
                                         opts: Any = None) -> Work:
-        return self._gather_all(outputs, inputs)
+        return self._gather_all(outputs, inputs, opts)
 
     all_gather_single_coalesced = allgather_into_tensor_coalesced
 
@@ -675,7 +670,7 @@ class _Calls:
                      or any(o.numel() != x.numel() for o in outputs[0])):
             raise ValueError(f"the root's outputs must be {self._size} tensors of {x.numel()} elements")
         part = self._start("gather", s.address, s.flat.numel() // self._size, _TYPES[s.flat.dtype],
-                           self.engine._rank(opts.rootRank), keep=s)
+                           self.engine._rank(opts.rootRank), keep=s, opts=opts)
         out = outputs[0] if here else []
         return self._work([part], out, lambda: [o.detach().copy_(w.view(o.shape)) for o, w in zip(out, whole)])
 
@@ -689,7 +684,7 @@ class _Calls:
                 w.copy_(x.detach().view(out.shape))
         s = _Span(whole)
         part = self._start("scatter", s.address, s.flat.numel() // self._size, _TYPES[s.flat.dtype],
-                           self.engine._rank(opts.rootRank), keep=s)
+                           self.engine._rank(opts.rootRank), keep=s, opts=opts)
         return self._work([part], outputs, lambda: out.detach().copy_(whole[self._rank]))
 
     def alltoall_base(self, output: torch.Tensor, input: torch.Tensor, output_splits: List[int],
@@ -710,7 +705,7 @@ class _Calls:
 
         a, b = _Span(input, written=False), _Span(output)
         part = self._start("all_to_all_parts", a.address, cuts(input, input_splits, a.flat.numel()), b.address,
-                           cuts(output, output_splits, b.flat.numel()), _TYPES[a.flat.dtype], keep=(a, b))
+                           cuts(output, output_splits, b.flat.numel()), _TYPES[a.flat.dtype], keep=(a, b), opts=opts)
         return self._work([part], [output], b.finish)
 
     all_to_all_single = alltoall_base
@@ -718,7 +713,7 @@ class _Calls:
     def alltoall(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any = None) -> Work:
         x = torch.cat([t.detach().reshape(-1) for t in inputs])
         whole = x.new_empty(sum(o.numel() for o in outputs))
-        work = self.alltoall_base(whole, x, [o.numel() for o in outputs], [t.numel() for t in inputs])
+        work = self.alltoall_base(whole, x, [o.numel() for o in outputs], [t.numel() for t in inputs], opts)
 
         def finish() -> None:
             for o, w in zip(outputs, whole.split([o.numel() for o in outputs])):
@@ -752,7 +747,7 @@ class _Calls:
     # -- all together --
 
     def barrier(self, opts: Any = None) -> Work:
-        return self._work([self._start("barrier")], [])
+        return self._work([self._start("barrier", opts=opts)], [])
 
     def _has_gone(self, peer: int) -> bool:
         """Whether the rank has died or left: a receive, of what nobody sends, has ended."""

@@ -129,6 +129,17 @@ static inline void parted(struct rank *r, char *buf, const struct expected *e, i
         check(has(r, buf + at, e->sum[c][t][REDOP_MAX] + at, mine, t), "reduce_scatter of %lld", (long long)n);
     check(keeps(r, t, buf, me, 0, part[me]) && keeps(r, t, buf, me, part[me + 1], n),
           "reduce_scatter of %lld changed other parts", (long long)n);
+    if (device_holds(r->device, buf)) return;
+
+    give(r, t, buf, me, n);
+    char *into = malloc((size_t)mine * size + 1);
+    const struct dispatch apart = {.lane = LANE_INLINE, .into = into};
+    check_ok(group_reduce_scatter(r->group, apart, buf, part, t, REDOP_MAX));
+    if (tried(c, t, REDOP_MAX))
+        check(has(r, into, e->sum[c][t][REDOP_MAX] + at, mine, t), "reduce_scatter of %lld into another buffer",
+              (long long)n);
+    check(keeps(r, t, buf, me, 0, n), "reduce_scatter of %lld into another buffer changed the first", (long long)n);
+    free(into);
 }
 
 /* Rank a sends b (7 a + 3 b) % 11 elements, which begin in its own input where those to b - 1 end.

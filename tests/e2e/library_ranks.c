@@ -234,6 +234,9 @@ static void look(void) {
     }
     need(one == size);
     need(engine_work_wait(w) == 0);
+    engine_group_wait_at_once(group);
+    need(engine_all_reduce_start(group, &one, &one, 1, ENGINE_I64, ENGINE_SUM, &w) == 0);
+    need(engine_work_wait(w) == 0 && one == (int64_t)size * size);
 }
 
 /* The other kinds, all begun before the first is waited for; each has memory of its own. */
@@ -252,7 +255,7 @@ static void start_the_rest(void) {
     need(engine_all_to_all_start(group, every, back, N, ENGINE_I32, &w[2]) == 0);
     need(engine_gather_start(group, part[0], N, ENGINE_I32, root, &w[3]) == 0);
     need(engine_scatter_start(group, part[1], N, ENGINE_I32, root, &w[4]) == 0);
-    need(engine_reduce_scatter_start(group, part[2], N, ENGINE_I32, ENGINE_MAX, &w[5]) == 0);
+    need(engine_reduce_scatter_start(group, part[2], part[2] + (long)N * rank, N, ENGINE_I32, ENGINE_MAX, &w[5]) == 0);
     need(engine_barrier_start(group, &w[6]) == 0);
     for (int r = 0; r < size; r++) { /* rank q sends q + r elements to rank r */
         to[r + 1] = to[r] + rank + r, from[r + 1] = from[r] + rank + r;

@@ -82,6 +82,7 @@ struct collective {
     struct mixing mixing;    /* of a share's call (plugged.c) */
     char *buf;
     const int64_t *part; /* of kinds with parts */
+    char *into;          /* of a reduce_scatter: where this rank's part of the sum goes; NULL: into its part of buf */
     const char *send;    /* of all_to_all, and its parts, and of a swap; buf and part are what it receives */
     const int64_t *send_part;
     struct call call;                /* what the peers check */
@@ -201,6 +202,10 @@ static inline char *element(const struct collective *c, const void *base, int64_
 }
 static inline int64_t part_size(const struct collective *c, int r) {
     return c->part[r + 1] - c->part[r];
+}
+/* Where element 0 of what is summed here would lie, if all of it went to one place. */
+static inline char *sum_place(const struct collective *c) {
+    return c->into ? (char *)((uintptr_t)c->into - bytes_of(c, c->part[c->rank])) : c->buf;
 }
 /* Whether a rank gives more than one term. */
 static inline bool is_several(const struct collective *c) {

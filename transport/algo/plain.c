@@ -18,7 +18,7 @@ static void plain_read_part(struct collective *c, int peer, struct element_range
 static enum error plain_read(struct collective *c, enum kind kind) {
     const struct element_range own = collective_range(c, kind, c->rank, c->rank);
     collective_count_ideal(c, kind);
-    if (kind_adds(kind)) collective_sum(c, own.lo, own.hi, &c->buf, 1);
+    if (kind_adds(kind)) collective_sum(c, own.lo, own.hi, (char *[]){sum_place(c)}, 1);
     for (int i = 1; i < c->size && !kind_adds(kind); i++) { /* not all from rank 0 at once */
         int r = (c->rank + i) % c->size;
         plain_read_part(c, r, collective_range(c, kind, r, c->rank));
@@ -44,7 +44,7 @@ bool band_is_in_reach(const struct collective *c, const struct band *ranks) {
 }
 
 void band_add(struct collective *c, const struct band *band, int64_t lo, int64_t hi) {
-    char *out[] = {element(c, c->buf, lo)};
+    char *out[] = {element(c, sum_place(c), lo)};
     struct sum s = c->sum;
     s.terms = band->n, s.adds = band->adds;
     if (band != c->band && s.op == REDOP_AVERAGE) s.op = REDOP_SUM;

@@ -1,9 +1,10 @@
 /* Helpers wait for a round of work, and the calling thread waits for its last part. A wait spins first, since the
  * kernel takes fifty microseconds to wake a sleeper, and sleeps on a futex if it takes long.
  *
- * Every thread has its own part, so that what it wrote in one round is in its cache in the next. A thread that has
- * finished also takes parts that nobody has begun, so a helper that is late, because it slept or lost its core, holds
- * nobody up. It may even come when the next round has begun; then it takes a part of that round.
+ * Every thread has its own part, so that what it wrote in one round is in its cache in the next. It takes the part in
+ * pieces: half of it, then half of what is left, and so on. A thread that has finished also takes pieces of others' parts
+ * that nobody has begun, so a helper that is late, because it slept, lost its core or gave it to a loader, holds nobody up
+ * for long. It may even come when the next round has begun; then it takes a piece of that round.
  *
  * Spinning is right on a core of one's own and ruinous on a shared one: the scheduler counts it as work, so the thread
  * has used up its turn when its work comes, and a step of twenty rounds waits for twenty turns of others. A thread that
@@ -24,6 +25,7 @@
 #include <string.h>
 #include <time.h>
 
+enum { PIECES = 4 };                                                                         /* of a part, at most */
 enum { SPIN = 200000, SPIN_BUSY = 1000, LOOK = 20000, WINDOW = 20000000, BUSY = 200000000 }; /* ns */
 
 struct word { /* that threads wait for */
@@ -36,19 +38,19 @@ struct threads {
     const void *user;
 
     _Alignas(64) struct word round; /* grows by one with each loop */
-    int64_t n, grain, parts;
+    int64_t n, grain, grains, parts;
     void (*work)(void *ctx, int64_t begin, int64_t end);
     void *ctx;
     _Atomic bool stop;
 
-    _Alignas(64) struct word left; /* parts that are not done */
+    _Alignas(64) struct word left; /* pieces that are not done */
     _Alignas(64) _Atomic int64_t busy_until;
-    struct helper {
-        _Alignas(64) _Atomic bool open; /* its part is to be done, and nobody has begun it */
+    struct member {                    /* the calling thread, then its helpers */
+        _Alignas(64) _Atomic int open; /* pieces of its part that nobody has begun; none: 0 or less */
         struct threads *of;
         pthread_t thread;
         int number; /* of the thread, and of its part */
-    } helper[];
+    } member[];
 };
 
 static _Thread_local int self;
@@ -112,47 +114,64 @@ static void wake_sleepers(struct word *w) {
 
 /* ---- sharing a loop ---- */
 
-/* The round's fields are written before its parts are opened, and stay until the last part is done. */
-static void threads_do_part(struct threads *t, int64_t part) {
-    int64_t grains = (t->n + t->grain - 1) / t->grain;
-    int64_t begin = grains * part / t->parts * t->grain, end = grains * (part + 1) / t->parts * t->grain;
+static int64_t part_begin(const struct threads *t, int64_t part) {
+    return t->grains * part / t->parts;
+}
+
+static int pieces_of(const struct threads *t, int64_t part) {
+    int64_t n = part_begin(t, part + 1) - part_begin(t, part);
+    int most = 64 - __builtin_clzll((unsigned long long)n);
+    return most < PIECES ? most : PIECES;
+}
+
+/* The piece of a part behind which open - 1 are left. */
+static void threads_do_piece(const struct threads *t, int64_t part, int open) {
+    int64_t first = part_begin(t, part), n = part_begin(t, part + 1) - first;
+    int before = pieces_of(t, part) - open;
+    int64_t begin = (first + n - (n >> before)) * t->grain;
+    int64_t end = (open > 1 ? first + n - (n >> (before + 1)) : first + n) * t->grain;
     working = true;
     t->work(t->ctx, begin, end < t->n ? end : t->n);
     working = false;
-    if (atomic_fetch_sub(&t->left.value, 1) == 1) wake_sleepers(&t->left);
 }
 
-/* Does all open parts: the thread's own first, then those after it. */
+/* Does all open pieces of a part. The round's fields are written before its pieces are opened, and stay until the last is
+ * done. */
+static void threads_do_part(struct threads *t, struct member *m) {
+    uint32_t done = 0;
+    for (int open; atomic_load(&m->open) > 0 && (open = atomic_fetch_sub(&m->open, 1)) > 0; done++)
+        threads_do_piece(t, m->number, open);
+    if (done && atomic_fetch_sub(&t->left.value, done) == done) wake_sleepers(&t->left);
+}
+
+/* Does all open pieces: the thread's own first, then those after it. */
 static void threads_do_open(struct threads *t) {
-    int helpers = t->count - 1, first = self > 0 ? self - 1 : 0;
-    for (int i = 0; i < helpers; i++) {
-        struct helper *h = &t->helper[(first + i) % helpers];
-        if (atomic_load(&h->open) && atomic_exchange(&h->open, false)) threads_do_part(t, h->number);
-    }
+    for (int i = 0; i < t->count; i++) threads_do_part(t, &t->member[(self + i) % t->count]);
 }
 
 void threads_share(struct threads *t, int64_t count, int64_t grain, void (*work)(void *ctx, int64_t begin, int64_t end),
                    void *ctx) {
+    uint32_t pieces = 0;
     if (!t || working || count <= grain) {
         work(ctx, 0, count);
         return;
     }
-    int64_t grains = (count + grain - 1) / grain;
     t->n = count, t->grain = grain, t->work = work, t->ctx = ctx;
-    t->parts = t->count < grains ? t->count : grains;
-    atomic_store(&t->left.value, (uint32_t)t->parts);
-    for (int64_t part = 1; part < t->parts; part++) atomic_store(&t->helper[part - 1].open, true);
+    t->grains = (count + grain - 1) / grain;
+    t->parts = t->count < t->grains ? t->count : t->grains;
+    for (int64_t part = 0; part < t->parts; part++) pieces += (uint32_t)pieces_of(t, part);
+    atomic_store(&t->left.value, pieces);
+    for (int64_t part = 0; part < t->parts; part++) atomic_store(&t->member[part].open, pieces_of(t, part));
     atomic_fetch_add(&t->round.value, 1);
     wake_sleepers(&t->round);
-    threads_do_part(t, 0);
     threads_do_open(t);
     for (uint32_t left; (left = atomic_load(&t->left.value)) != 0;) threads_wait_for(t, &t->left, left);
 }
 
 static void *helper_main(void *arg) {
-    const struct helper *h = arg;
-    struct threads *t = h->of;
-    self = h->number;
+    const struct member *m = arg;
+    struct threads *t = m->of;
+    self = m->number;
     t->begin(t->user);
     for (uint32_t seen = 0;; threads_do_open(t)) {
         threads_wait_for(t, &t->round, seen);
@@ -168,7 +187,7 @@ void threads_free(struct threads *t) {
     t->stop = true;
     atomic_fetch_add(&t->round.value, 1);
     futex_wake(&t->round.value, INT_MAX);
-    for (int i = 0; i < t->count - 1; i++) pthread_join(t->helper[i].thread, NULL);
+    for (int i = 1; i < t->count; i++) pthread_join(t->member[i].thread, NULL);
     free(t);
 }
 
@@ -176,14 +195,14 @@ enum error threads_create(int count, void (*begin)(const void *user), const void
     void *memory;
     *out = NULL;
     if (count <= 1) return ERR_NONE;
-    size_t bytes = sizeof(struct threads) + (size_t)(count - 1) * sizeof(struct helper);
+    size_t bytes = sizeof(struct threads) + (size_t)count * sizeof(struct member);
     if (posix_memalign(&memory, _Alignof(struct threads), bytes) != 0) return FAIL(ERR_MEMORY, "no memory for threads");
     struct threads *t = memset(memory, 0, bytes);
     t->begin = begin, t->user = user;
     for (t->count = 1; t->count < count; t->count++) {
-        struct helper *h = &t->helper[t->count - 1];
-        *h = (struct helper){.of = t, .number = t->count};
-        int failed = thread_start(&h->thread, helper_main, h);
+        struct member *m = &t->member[t->count];
+        *m = (struct member){.of = t, .number = t->count};
+        int failed = thread_start(&m->thread, helper_main, m);
         if (!failed) continue;
         threads_free(t);
         return FAIL(ERR_MEMORY, "cannot start %d threads: %s\nset threads to fewer", count, strerror(failed));

@@ -12,10 +12,10 @@ MUST_CHECK enum error threads_create(int count, void (*begin)(const void *user),
                                      struct threads **out);
 void threads_free(struct threads *t); /* NULL is fine */
 
-/* Calls work(ctx, begin, end) over parts of [0, count), one for each thread, in parallel; parts begin at multiples of
- * 'grain'. Runs on the calling thread alone if t is NULL, count is at most 'grain', or the caller is such work itself.
- * Where parts begin depends on the numbers alone; the part of a late thread may go to another. Only one thread at a
- * time may call it, and the work that it shares. Allocates nothing. */
+/* Calls work(ctx, begin, end) over parts of [0, count), one for each thread, in parallel, and each in a few pieces; these
+ * begin at multiples of 'grain', and a part of one grain is one piece. Runs on the calling thread alone if t is NULL, count
+ * is at most 'grain', or the caller is such work itself. Where pieces begin depends on the numbers alone; those of a late
+ * thread may go to others. Only one thread at a time may call it, and the work that it shares. Allocates nothing. */
 void threads_share(struct threads *t, int64_t count, int64_t grain, void (*work)(void *ctx, int64_t begin, int64_t end),
                    void *ctx);
 

@@ -1,4 +1,4 @@
-/* The threads of a device share loops: each element once, parts that the numbers decide, no wake-up lost however long
+/* The threads of a device share loops: each element once, pieces that the numbers decide, no wake-up lost however long
  * anybody sleeps in between, and no wait for a helper that has not come. */
 #include "tests/harness/harness.h"
 
@@ -50,16 +50,22 @@ static void take(void *ctx, int64_t first, int64_t end) {
     }
 }
 
-/* As many parts as threads where there are enough grains, even ones, whoever did them. */
+/* As many even parts as threads where there are enough grains, each in a few pieces, the largest of which is half of it,
+ * whoever did them; one thread does all at once. */
 static void check_once(const struct loop *l, int threads) {
-    int64_t grains = (l->count + l->grain - 1) / l->grain, parts = 0;
+    int64_t grains = (l->count + l->grain - 1) / l->grain, parts = grains < threads ? grains : threads;
+    int64_t most = parts > 1 ? ((grains + parts - 1) / parts + 1) / 2 : grains, pieces = 0;
     for (int64_t i = 0; i < ELEMENTS; i++) {
         assert_int_equal(atomic_load(&l->seen[i]), i < l->count);
-        if (i >= l->count || l->from[i] != i) continue;
-        if (i > 0) assert_in_range((i - l->from[i - 1]) / l->grain, grains / threads, (grains + threads - 1) / threads);
-        parts++;
+        if (i >= l->count) continue;
+        assert_true(i - l->from[i] < most * l->grain);
+        pieces += l->from[i] == i;
     }
-    assert_int_equal(parts, grains < threads ? grains : threads);
+    for (int64_t part = 0; part < parts; part++) {
+        int64_t begin = grains * part / parts * l->grain;
+        assert_int_equal(l->from[begin], begin);
+    }
+    assert_in_range(pieces, parts, 4 * parts);
 }
 
 static void each_element_once(void **state) {

@@ -29,7 +29,7 @@ struct part {
 struct conv_small {
     struct op op;
     struct conv_plan plan;
-    int runs, begin[SEGMENTS_MAX * PARTS + 1]; /* parts of a thread: run r is [begin[r], begin[r + 1]) */
+    int runs, begin[SEGMENTS_MAX * PARTS + 1]; /* parts that one thread adds up: run r is [begin[r], begin[r + 1]) */
     struct part part[SEGMENTS_MAX * PARTS];
     int sums[SEGMENTS_MAX + 1]; /* of segment i, in order: [sums[i], sums[i + 1]) */
 };
@@ -166,12 +166,15 @@ static int parts_of(const struct segments *all, int i) {
     return n < PARTS ? (int)n : PARTS;
 }
 
-/* Cuts the segments into parts, and those into runs of the threads. */
+/* Cuts the segments into parts, and those into runs: one for each segment where each thread gets as many, else for each
+ * thread. */
 static void parts_plan(struct conv_small *s) {
     const struct segments all = op_segments(&s->op.desc);
     int count = 0, at = 0, run = 0, sums = 0;
     for (int i = 0; i < all.count; i++) count += parts_of(&all, i);
-    s->runs = s->op.dev->params.threads < count ? s->op.dev->params.threads : count;
+    s->runs = s->op.dev->params.threads;
+    if (all.count % s->runs == 0) s->runs = all.count;
+    if (s->runs > count) s->runs = count;
     for (int r = 0; r <= s->runs; r++) s->begin[r] = count * r / s->runs;
     for (int i = 0; i < all.count; i++) {
         int64_t begin = all.begin[i], n = segment_size(&all, i), parts = parts_of(&all, i);

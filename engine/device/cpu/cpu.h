@@ -33,9 +33,7 @@ MUST_CHECK enum error cpu_level_choose(const struct cpu_level **out);
 MUST_CHECK enum error cpu_open_at(const struct cpu_level *level, const struct device_params *p, struct device **out);
 
 /* ---- threads -------------------------------------------------------------------------------- */
-/* Calls work(ctx, begin, end) over parts of [0, count), one a thread of the device, in parallel;
- * parts begin at multiples of 'grain'. On the calling thread alone when there is one thread or no
- * more than 'grain'. Allocates nothing. */
+/* threads_share (threads.h) among the device's threads. */
 void cpu_parallel(const struct device *dev, int64_t count, int64_t grain,
                   void (*work)(void *ctx, int64_t begin, int64_t end), void *ctx);
 

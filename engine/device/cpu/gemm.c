@@ -329,10 +329,12 @@ static void pieces_run(const struct run *r) {
     }
 }
 
-/* ---- threads: by columns, each packing its own of B; by rows if columns are few or a transposed A is packed */
+/* ---- threads: by columns, each packing its own of B; by rows if columns are few or a transposed A is packed. A part is
+ * not cut in pieces, which would pack what they share once more. */
 struct job {
     const struct gemm *g;
     float *pack;
+    int64_t grain, parts;
 };
 
 static void run_part(const struct job *job, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
@@ -356,14 +358,21 @@ static void run_part(const struct job *job, int64_t i0, int64_t i1, int64_t j0, 
     if (r.kind->leave) r.kind->leave();
 }
 
+/* Where a part of n rows or columns begins. */
+static int64_t job_edge(const struct job *job, int64_t n, int64_t part) {
+    return at_most(parts_of(n, job->grain) * part / job->parts * job->grain, n);
+}
+
 static void columns_part(void *ctx, int64_t begin, int64_t end) {
     const struct job *job = ctx;
-    run_part(job, 0, job->g->m, begin, end);
+    int64_t n = job->g->n;
+    run_part(job, 0, job->g->m, job_edge(job, n, begin), job_edge(job, n, end));
 }
 
 static void rows_part(void *ctx, int64_t begin, int64_t end) {
     const struct job *job = ctx;
-    run_part(job, begin, end, 0, job->g->n);
+    int64_t m = job->g->m;
+    run_part(job, job_edge(job, m, begin), job_edge(job, m, end), 0, job->g->n);
 }
 
 size_t gemm_pack_bytes(const struct device *dev) {
@@ -371,12 +380,10 @@ size_t gemm_pack_bytes(const struct device *dev) {
 }
 
 void gemm_run(const struct device *dev, const struct gemm *g, void *pack) {
-    struct job job = {g, pack};
     int64_t threads = dev->params.threads;
     bool turned = g->a_transposed && g->m >= 4 * ROWS_MAX * threads && g->m >= g->n / 2; /* no row is packed twice */
     bool by_columns = !turned && g->n >= 2 * LANES_MAX * threads;
-    if (by_columns)
-        cpu_parallel(dev, g->n, LANES_MAX, columns_part, &job);
-    else
-        cpu_parallel(dev, g->m, ROWS_MAX, rows_part, &job);
+    struct job job = {g, pack, .grain = by_columns ? LANES_MAX : ROWS_MAX};
+    job.parts = at_most(parts_of(by_columns ? g->n : g->m, job.grain), threads);
+    cpu_parallel(dev, job.parts, 1, by_columns ? columns_part : rows_part, &job);
 }

@@ -11,7 +11,7 @@
  *
  * A worker, under the lock, takes the first that it finds of: the next part, if its slot is free
  * (step < limit) and the order of its epoch is there; the order of an epoch to come. Else it sleeps
- * until loader_next frees a slot or an order is done.
+ * until half of the slots are free or an order is done: to be woken costs the caller as much as a small batch.
  *
  * The order of the epoch after the one being filled is computed ahead, in the second of two arrays,
  * as soon as the epoch before has left it. One lock guards all but the parts' own work; a part
@@ -64,8 +64,8 @@ struct loader {
     struct slot *slots;
     struct worker *workers;
 
-    pthread_mutex_t lock; /* guards what follows, and the slots' filled and left */
-    pthread_cond_t work, ready;
+    pthread_mutex_t lock;             /* guards what follows, and the slots' filled and left */
+    pthread_cond_t work, ready, more; /* more: workers that may work */
     bool stop;
     int active;                  /* workers that may work; the others sleep */
     int64_t given, limit;        /* steps given; steps that may be filled */
@@ -247,7 +247,7 @@ static void *worker_main(void *arg) {
     pthread_mutex_lock(&l->lock);
     while (!l->stop)
         if (w - l->workers >= l->active)
-            pthread_cond_wait(&l->work, &l->lock);
+            pthread_cond_wait(&l->more, &l->lock);
         else if (part_ready(l))
             part_run(w);
         else if (order_wanted(l))
@@ -397,6 +397,7 @@ enum error loader_open(const struct loader_params *p, struct loader **out) {
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->work, NULL);
     pthread_cond_init(&l->ready, NULL);
+    pthread_cond_init(&l->more, NULL);
     enum error err = loader_init(l, p);
     if (err != ERR_NONE) {
         loader_close(l);
@@ -417,16 +418,24 @@ static void wait_for(struct loader *l, const struct slot *s) {
     int64_t waited = clock_ns() - begin;
     if (waited < SHORT_NS || l->given == 0 || l->active == l->nworkers) return;
     l->active++;
-    pthread_cond_broadcast(&l->work);
+    pthread_cond_broadcast(&l->more);
+}
+
+void loader_take_back(struct loader *l) {
+    pthread_mutex_lock(&l->lock);
+    int64_t limit = l->given + l->depth;
+    bool wakes = l->limit < limit && 2 * (limit - l->number) >= l->depth;
+    l->limit = limit;
+    pthread_mutex_unlock(&l->lock);
+    if (wakes) pthread_cond_broadcast(&l->work);
 }
 
 enum error loader_next(struct loader *l, const struct step_batch **out) {
     *out = NULL;
     if (l->given >= l->end) return ERR_NONE;
     struct slot *s = &l->slots[l->given % l->depth];
+    loader_take_back(l);
     pthread_mutex_lock(&l->lock);
-    l->limit = l->given + l->depth; /* the batch given before is free again */
-    pthread_cond_broadcast(&l->work);
     wait_for(l, s);
     bool failed = l->failure.err != ERR_NONE && l->failure.step <= l->given;
     if (!failed) l->given++;
@@ -452,6 +461,7 @@ void loader_close(struct loader *l) {
     pthread_mutex_lock(&l->lock);
     l->stop = true;
     pthread_cond_broadcast(&l->work);
+    pthread_cond_broadcast(&l->more);
     pthread_mutex_unlock(&l->lock);
     for (int i = 0; i < l->nworkers; i++) pthread_join(l->workers[i].thread, NULL);
     for (int i = 0; l->workers && l->workers[i].raw; i++) {
@@ -469,5 +479,6 @@ void loader_close(struct loader *l) {
     pthread_mutex_destroy(&l->lock);
     pthread_cond_destroy(&l->work);
     pthread_cond_destroy(&l->ready);
+    pthread_cond_destroy(&l->more);
     free(l);
 }

@@ -83,6 +83,8 @@ MUST_CHECK enum error loader_open(const struct loader_params *p, struct loader *
 MUST_CHECK enum error loader_next(struct loader *l, const struct step_batch **out);
 /* Processor seconds that its threads have used. */
 double loader_seconds(const struct loader *l);
+/* The batch that was given last is not read any more. */
+void loader_take_back(struct loader *l);
 void loader_close(struct loader *l);
 /* The process's cores, of which a loader never needs more than 16. */
 int loader_cores(void);

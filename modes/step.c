@@ -12,6 +12,7 @@
 #include "modes/step.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/text.h"
 #include "engine/settings/run_config.h"
 #include "modes/scatter.h"
 #include "modes/share/share.h"
@@ -68,12 +69,12 @@ static enum error open_tries(struct mode *m) {
 
 static void mode_line(struct mode *m) {
     char *line = m->team.line;
-    size_t used = strlen(line), size = sizeof m->team.line;
-    snprintf(line + used, size - used, "%s%s, %d bucket%s%s", *m->how->title ? ", " : "", m->how->title, m->cut->count,
-             m->cut->count == 1 ? "" : "s",
-             !m->leaving       ? ""
-             : m->how->overlap ? ", overlap on"
-                               : ", overlap off");
+    size_t size = sizeof m->team.line;
+    text_append(line, size, "%s%s, %d bucket%s%s", *m->how->title ? ", " : "", m->how->title, m->cut->count,
+                m->cut->count == 1 ? "" : "s",
+                !m->leaving       ? ""
+                : m->how->overlap ? ", overlap on"
+                                  : ", overlap off");
     m->ops.describe(m, line, size);
 }
 

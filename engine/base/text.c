@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -270,4 +271,12 @@ void text_of_numbers(const int *number, int count, char *out, size_t n) {
         else
             at += (size_t)snprintf(out + at, n - at, "%s%d", comma, number[i]);
     }
+}
+
+void text_append(char *text, size_t size, const char *fmt, ...) {
+    size_t used = strlen(text);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text + used, size - used, fmt, ap);
+    va_end(ap);
 }

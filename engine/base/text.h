@@ -34,6 +34,9 @@ int text_columns(const char *s);
  * bytes that are no UTF-8. Gives the text. */
 char *text_defuse(char *text, const char *spared);
 
+/* Puts more at the end of a text with room for 'size' bytes, as far as it fits. */
+void text_append(char *text, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
 /* "2, 5", "0 to 62, 64": ascending numbers, four or more in a row as a range. What does not fit in the n bytes of out
  * is ", ...". */
 void text_of_numbers(const int *number, int count, char *out, size_t n);

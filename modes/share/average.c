@@ -35,6 +35,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "engine/base/text.h"
 #include "engine/device/runtime.h"
 #include "engine/settings/exchange.h"
 #include "engine/settings/resolve.h"
@@ -107,32 +108,19 @@ void average_close(struct mode *m) {
 
 void average_describe(const struct mode *m, char *line, size_t size) {
     const struct share *l = m->share;
-    bool has_state = l->m->t->arena.nslots > 0;
-    size_t used = strlen(line);
-    char every[48] = "";
+    const struct trainer *t = l->m->t;
+    const struct outer_config *outer = &t->config->ddp.sync.outer;
     enum move_by by = m->how->plan.after[0].by;
-    const char *with = l->m->t->config->ddp.sync.with, *slash = strrchr(with, '/');
-    char whom[96];
-    snprintf(whom, sizeof whom, "%s%.64s",
-             by == MOVE_OWN         ? "shared by plug-in "
-             : by == MOVE_NEIGHBOUR ? "averaged with a "
-                                    : "averaged",
-             by == MOVE_ALL_REDUCE ? ""
-             : slash               ? slash + 1
-                                   : with);
-    if (m->how->every > 1) snprintf(every, sizeof every, "%lld ", (long long)m->how->every);
-    snprintf(line + used, size - used, ", weights %s every %sstep%s%s", whom, every, *every ? "s" : "",
-             !has_state ? ""
-             : l->state ? ", optimizer state too"
-                        : ", optimizer state local");
-    const struct outer_config *outer = &l->m->t->config->ddp.sync.outer;
-    used = strlen(line);
-    if (outer->lr > 0)
-        snprintf(line + used, size - used, ", outer step (lr %g, momentum %g)", outer->lr, outer->momentum);
-    int64_t often = trainer_meets_every(l->m->t);
-    used = strlen(line);
+    const char *with = t->config->ddp.sync.with, *slash = strrchr(with, '/');
+    const char *how = by == MOVE_OWN ? "shared by plug-in " : by == MOVE_NEIGHBOUR ? "averaged with a " : "averaged";
+    text_append(line, size, ", weights %s%.64s every ", how, by == MOVE_ALL_REDUCE ? "" : slash ? slash + 1 : with);
+    if (m->how->every > 1) text_append(line, size, "%lld ", (long long)m->how->every);
+    text_append(line, size, "step%s", m->how->every > 1 ? "s" : "");
+    if (t->arena.nslots > 0) text_append(line, size, ", optimizer state %s", l->state ? "too" : "local");
+    if (outer->lr > 0) text_append(line, size, ", outer step (lr %g, momentum %g)", outer->lr, outer->momentum);
+    int64_t often = trainer_meets_every(t);
     if (often > 0 && often < m->how->every)
-        snprintf(line + used, size - used, ", and all meet every %lld steps to evaluate or save", (long long)often);
+        text_append(line, size, ", and all meet every %lld steps to evaluate or save", (long long)often);
 }
 
 /* ---- a step alone ---- */

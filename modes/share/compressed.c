@@ -14,6 +14,7 @@
 #include "modes/share/compress.h"
 
 #include "engine/base/log.h"
+#include "engine/base/text.h"
 #include "engine/device/runtime.h"
 #include "engine/settings/compress.h"
 #include "engine/settings/resolve.h"
@@ -224,9 +225,7 @@ static enum error compressed_stats(struct mode *m, struct mode_stats *out) {
 }
 
 static void compressed_describe(const struct mode *m, char *line, size_t size) {
-    size_t used = strlen(line);
-    snprintf(line + used, size - used, ", %sgradients compressed (%s)", m->how->plan.alone ? "outer " : "",
-             m->packed->name);
+    text_append(line, size, ", %sgradients compressed (%s)", m->how->plan.alone ? "outer " : "", m->packed->name);
     m->packed->owner.describe(m, line, size);
 }
 

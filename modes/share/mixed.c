@@ -7,6 +7,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/digest.h"
 #include "engine/base/plugin.h"
+#include "engine/base/text.h"
 #include "engine/base/vector.h"
 #include "engine/device/runtime.h"
 #include "engine/settings/resolve.h"
@@ -44,9 +45,7 @@ void mixed_close(struct mode *m) {
 
 void mixed_describe(const struct mode *m, char *line, size_t size) {
     const char *path = m->share->by->path, *slash = strrchr(path, '/');
-    size_t used = strlen(line);
-    snprintf(line + used, size - used, ", gradients reduced by %s%.64s", slash ? "plug-in " : "",
-             slash ? slash + 1 : path);
+    text_append(line, size, ", gradients reduced by %s%.64s", slash ? "plug-in " : "", slash ? slash + 1 : path);
 }
 
 /* ---- a step ---- */

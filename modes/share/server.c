@@ -8,6 +8,7 @@
  * grows with W, which is what an all-reduce avoids. */
 #include "modes/share/share.h"
 
+#include "engine/base/text.h"
 #include "engine/settings/run_config.h"
 
 #include <stdio.h>
@@ -16,10 +17,9 @@
 /* Names the unit of a dedicated server on an accelerator. */
 static void server_describe(const struct mode *m, char *line, size_t size) {
     const struct device_choice *d = &m->t->config->devices;
-    size_t used = strlen(line);
     if (!m->how->servers || m->how->on_host || !device_find(d->kind)->units) return;
-    snprintf(line + used, size - used, " (%s:%d%s)", d->kind, d->server,
-             d->server == device_first_unit(d) ? ", which computes too" : "");
+    text_append(line, size, " (%s:%d%s)", d->kind, d->server,
+                d->server == device_first_unit(d) ? ", which computes too" : "");
 }
 
 const struct share_row share_server = {.plan = {.nbefore = 1,

@@ -103,10 +103,9 @@ void slices_describe(const struct mode *m, char *line, size_t size) {
     const struct share *s = m->share;
     const struct slice *last = &s->own[s->buckets.count - 1];
     int64_t floats = (last->at + last->end - last->begin) * s->t->arena.nslots;
-    size_t used = strlen(line);
     if (*m->how->title) return; /* which says it already */
-    snprintf(line + used, size - used, ", optimizer state in %d slices of %s", s->t->standing.ranks,
-             text_of_bytes((double)floats * sizeof(float), each));
+    text_append(line, size, ", optimizer state in %d slices of %s", s->t->standing.ranks,
+                text_of_bytes((double)floats * sizeof(float), each));
 }
 
 /* ---- a step ---- */

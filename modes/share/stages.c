@@ -10,6 +10,7 @@
 #include "engine/settings/run_config.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/text.h"
 #include "engine/settings/resolve.h"
 
 #include <stdio.h>
@@ -109,14 +110,11 @@ static void stages_describe(const struct mode *m, char *line, size_t size) {
     const struct stages *s = stages_of(m);
     const struct batch_config *b = &m->t->config->batch;
     int64_t passes = leaves_cut((int)b->shards, s->copies, 1) * b->accumulate;
-    size_t used = strlen(line);
-    used += (size_t)snprintf(line + used, size - used, "; %d stages %s:", s->count, s->how);
-    for (int k = 0; k < s->count && used < size; k++)
-        used +=
-            (size_t)snprintf(line + used, size - used, "%s %s", k ? "," : "", m->t->model->nodes[s->part[k].from].name);
-    if (used < size)
-        snprintf(line + used, size - used, "; %s, %lld micro-batches, bubble %.3g %%", m->how->ahead ? "gpipe" : "1f1b",
-                 (long long)passes, 100 * sharing_bubble(s->count, passes));
+    text_append(line, size, "; %d stages %s:", s->count, s->how);
+    for (int k = 0; k < s->count; k++)
+        text_append(line, size, "%s %s", k ? "," : "", m->t->model->nodes[s->part[k].from].name);
+    text_append(line, size, "; %s, %lld micro-batches, bubble %.3g %%", m->how->ahead ? "gpipe" : "1f1b",
+                (long long)passes, 100 * sharing_bubble(s->count, passes));
 }
 
 /* ---- a step ---- */

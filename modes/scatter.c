@@ -115,13 +115,11 @@ static enum error open_worker(struct scatter *s) {
 }
 
 enum error scatter_open(struct trainer *t, struct group *g, struct scatter **out) {
-    void *memory;
-    TRY(memory_alloc(sizeof(struct scatter), &memory));
-    struct scatter *s = *out = memory;
+    struct scatter *s = *out = memory_new(sizeof *s);
+    if (!s) return ERR_MEMORY;
     s->t = t;
     s->group = g;
-    TRY(memory_alloc((size_t)t->config->batch.shards * sizeof(struct shard), &memory));
-    s->shards = memory;
+    TRY_MEMORY(s->shards = memory_new((size_t)t->config->batch.shards * sizeof(struct shard)));
     return t->rank == 0 ? open_server(s) : open_worker(s);
 }
 

@@ -79,9 +79,8 @@ static void mode_line(struct mode *m) {
 }
 
 static enum error mode_open(struct trainer *t, struct standing *standing, struct mode **out) {
-    void *memory;
-    TRY(memory_alloc(sizeof(struct mode), &memory));
-    struct mode *m = *out = memory;
+    struct mode *m = *out = memory_new(sizeof *m);
+    if (!m) return ERR_MEMORY;
     *m = (struct mode){
         .t = t, .standing = standing, .how = &t->config->sharing, .place = t->place ? t->place : &place_alone};
     m->ops = share_ops_of(m->how->compressed ? &share_compressed : m->how->share);
@@ -221,9 +220,8 @@ static double arena_bytes(const struct mode *m) {
 static enum error mode_hold(const struct mode *m, struct held *out) {
     const struct trainer *t = m->t;
     const struct buckets *b = m->cut;
-    void *memory;
-    TRY(memory_alloc((size_t)(b->count + 1) * sizeof(double), &memory));
-    double *bytes = memory;
+    double *bytes = memory_new((size_t)(b->count + 1) * sizeof(double));
+    if (!bytes) return ERR_MEMORY;
     for (int i = 0; i < b->count; i++) bytes[i] = (double)(b->edge[i + 1] - b->edge[i]) * sizeof(float);
     const struct held_ask ask = {.plan = &m->how->plan,
                                  .devices = m->standing->part ? 1 : m->standing->workers,
@@ -233,7 +231,7 @@ static enum error mode_hold(const struct mode *m, struct held *out) {
                                  .bytes = bytes,
                                  .buckets = b->count};
     *out = held_find(&ask);
-    memory_free(memory);
+    memory_free(bytes);
     if (t->arena.average) out->of[HELD_WEIGHTS] *= 2;
     out->of[HELD_OPTIMIZER] = (double)t->arena.state_bytes;
     return ERR_NONE;

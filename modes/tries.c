@@ -79,8 +79,7 @@ static const char *tries_place(const struct tries_of *of, struct pool *pool) {
 /* ---- the whole ---- */
 
 static enum error tries_fill(struct tries *t, const struct tries_of *of) {
-    t->place = tries_place(of, t->pool);
-    if (!t->place) return ERR_MEMORY;
+    TRY_MEMORY(t->place = tries_place(of, t->pool));
     TRY(tries_add_cuts(t, of));
     t->name[TUNABLE_ALGORITHM][0] = "auto";
     t->count[TUNABLE_ALGORITHM] = 1;

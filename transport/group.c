@@ -159,10 +159,9 @@ static int64_t proof_term(int rank, int64_t i) {
 /* A plug-in's sums are believed once: whole numbers, of which no rank has a round share. */
 static enum error group_prove(struct group *g) {
     int64_t n = 17 * (int64_t)g->size + 1, wrong = -1, sum = 0;
-    void *memory;
     if (!g->algo || !g->algo->mark || g->size == 1) return ERR_NONE;
-    TRY(memory_alloc((size_t)n * sizeof sum, &memory));
-    int64_t *x = memory;
+    int64_t *x = memory_new((size_t)n * sizeof sum);
+    if (!x) return ERR_MEMORY;
     for (int64_t i = 0; i < n; i++) x[i] = proof_term(g->rank, i);
     enum error err = group_all_reduce(g, GROUP_INLINE, x, n, DTYPE_I64, REDOP_SUM);
     for (int64_t i = n - 1; i >= 0 && err == ERR_NONE; i--) {
@@ -176,7 +175,7 @@ static enum error group_prove(struct group *g) {
                          "%lld\nengine check tells more",
                          g->algo->name, (long long)wrong, (long long)n, (long long)x[wrong], g->rank, g->size,
                          (long long)sum);
-    memory_free(memory);
+    memory_free(x);
     return err;
 }
 
@@ -193,11 +192,10 @@ static enum error group_take_numbers(struct group *g) {
 
 enum error group_open(const struct group_params *p, struct group **out) {
     const struct placing placing = {{p->order, p->leaves, p->idle}, p->rank, p->size, p->roster};
-    void *memory;
     enum error err;
     TRY(group_check_params(p));
-    TRY(memory_alloc(sizeof(struct group), &memory));
-    struct group *g = memory;
+    struct group *g = memory_new(sizeof *g);
+    if (!g) return ERR_MEMORY;
     g->rank = p->rank;
     g->size = p->size;
     g->params = *p;
@@ -396,9 +394,9 @@ enum error group_all_gather(struct group *g, struct dispatch how, void *buf, con
 }
 
 enum error group_gather_all(struct group *g, void *all, int n) {
-    void *part;
-    TRY(memory_alloc((size_t)(g->size + 1) * sizeof(int64_t), &part));
-    for (int r = 0; r <= g->size; r++) ((int64_t *)part)[r] = (int64_t)r * n;
+    int64_t *part = memory_new((size_t)(g->size + 1) * sizeof *part);
+    if (!part) return ERR_MEMORY;
+    for (int r = 0; r <= g->size; r++) part[r] = (int64_t)r * n;
     enum error err = group_all_gather(g, GROUP_INLINE, all, part, DTYPE_I64);
     memory_free(part);
     return err;

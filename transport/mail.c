@@ -431,9 +431,8 @@ enum error mail_wait(struct work *w, int64_t until, bool *done) {
 /* ---- opening and closing ---- */
 
 enum error mail_open(struct group *g) {
-    void *memory;
-    TRY(memory_alloc(sizeof(struct mail), &memory));
-    struct mail *m = memory;
+    struct mail *m = memory_new(sizeof *m);
+    if (!m) return ERR_MEMORY;
     pthread_mutex_init(&m->mutex, NULL);
     condition_init(&m->changed);
     m->last = &m->early;

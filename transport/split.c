@@ -43,8 +43,7 @@ static int split_host_of(const struct group *g, int rank) {
 
 static enum error split_find_members(struct split *s, const struct wish *wishes) {
     const struct group *g = s->parent;
-    s->member = pool_alloc(s->pool, (size_t)g->size * sizeof *s->member);
-    if (!s->member) return ERR_MEMORY;
+    TRY_MEMORY(s->member = pool_alloc(s->pool, (size_t)g->size * sizeof *s->member));
     for (int r = 0; r < g->size; r++)
         if (wishes[r].color == wishes[g->rank].color) split_insert(s, wishes, r);
     s->host = -1;
@@ -59,12 +58,11 @@ static enum error split_find_members(struct split *s, const struct wish *wishes)
 /* The parent's, of the members only; hosts are numbered anew. */
 static enum error split_make_roster(struct split *s) {
     const struct roster *of = s->parent->params.roster;
-    void *memory;
     if (!of) return ERR_NONE;
     int *number = pool_alloc(s->pool, 2 * (size_t)of->hosts * sizeof *number), *locals = number + of->hosts;
     if (!number) return ERR_MEMORY;
-    TRY(memory_alloc(sizeof *s->roster + (size_t)s->n * sizeof(struct seat_of), &memory));
-    struct roster *r = s->roster = memory;
+    struct roster *r = s->roster = memory_new(sizeof *s->roster + (size_t)s->n * sizeof(struct seat_of));
+    if (!r) return ERR_MEMORY;
     struct seat_of *seats = (struct seat_of *)(void *)(r + 1);
     for (int h = 0; h < of->hosts; h++) number[h] = -1;
     for (int i = 0; i < s->n; i++) {

@@ -116,9 +116,8 @@ void group_wait_at_once(struct group *g) {
 
 static enum error queue_start(struct group *g, int lane) {
     size_t each = 2 * (size_t)(g->size + 1), parts = each * GROUP_WORKS * sizeof(int64_t);
-    void *memory;
-    TRY(memory_alloc(sizeof(struct queue) + parts, &memory));
-    struct queue *q = g->queues[lane] = memory;
+    struct queue *q = g->queues[lane] = memory_new(sizeof *q + parts);
+    if (!q) return ERR_MEMORY;
     q->group = g;
     q->lane = lane;
     pthread_mutex_init(&q->mutex, NULL);

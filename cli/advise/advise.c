@@ -47,11 +47,9 @@ static void advise_put_notes(struct advising *g) {
                 "Computing is assumed to shrink with a device's share of the batch. Compressed gradients and stale "
                 "servers are not simulated, and averaged weights are another training: they are not among the "
                 "ways.");
-    advise_note(notes,
-                "These are simpler, in this order: fewer devices; the configured precision; single, dp's shared "
-                "server, ddp, dp's sharded "
-                "server, optimizer.shard, dp's dedicated server, ps, fsdp, pipeline; no named algorithm; buckets as "
-                "configured.");
+    advise_note(notes, "These are simpler, in this order: fewer devices; the configured precision; single, dp's shared "
+                       "server, ddp, dp's sharded server, optimizer.shard, dp's dedicated server, ps, fsdp, pipeline; "
+                       "no named algorithm; buckets as configured.");
 }
 
 /* ---- showing -------------------------------------------------------------------------------- */

@@ -92,8 +92,7 @@ const struct option simulate_table[] = {
      .wants = "one or more of dp, ddp, ps, fsdp and pipeline, such as dp,ddp"},
     {"--algorithm", "NAME",
      "algorithm of ddp: auto (default, but for a plug-in that is configured), a name of comm.algorithm, a plug-in's "
-     "path, "
-     "or all",
+     "path, or all",
      .read = simulate_read_scheme,
      .wants = "auto, all, star, ring, tree, halving_doubling, hierarchical, direct, or a plug-in: ./mine.py"},
     {"--server", "NAME", "server of dp: shared, dedicated, sharded or all (default: as configured)", CONFIG_ENUM,

@@ -8,7 +8,6 @@
 #include "engine/base/clock.h"
 #include "lab/numbers/statistics.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { PERIOD = 1009, BATCHES = 5, CALLS_MOST = 1000000, REDUCED = -1 };
@@ -330,10 +329,8 @@ static enum error open_run(struct bench_run *b, const struct group_params *p, co
         TRY(group_alloc(b->group, buffer_bytes(o), &memory));
         b->arrived = memory;
     }
-    TRY(memory_alloc(3 * PERIOD * dtype_size(o->type), &memory));
-    b->pattern = memory;
-    TRY(memory_alloc(2 * (size_t)(b->size + 1) * sizeof *b->part, &memory));
-    b->part = memory;
+    TRY_MEMORY(b->pattern = memory_new(3 * PERIOD * dtype_size(o->type)));
+    TRY_MEMORY(b->part = memory_new(2 * (size_t)(b->size + 1) * sizeof *b->part));
     b->from = b->part + b->size + 1;
     make_patterns(b);
     return ERR_NONE;

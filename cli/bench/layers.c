@@ -11,8 +11,6 @@
 #include "lab/predict/planned.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct bench_layers_options {
     struct cli_config config;

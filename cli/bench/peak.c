@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { SIDE = 1024, SIDE_APART = 4096, GEMM_TRIES = 8 };
 

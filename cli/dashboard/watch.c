@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { REST = 9 };                  /* a table is read anew after as many times the time that reading it took, */
 static const double LEAST_REST = 1; /* and this, in seconds */

@@ -12,7 +12,6 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Types and operations have the same numbers; the group refuses others. */
@@ -123,9 +122,7 @@ static enum error group_check_algorithm(const char *name, struct pool *pool) {
 }
 
 static enum error parts_alloc(struct engine_group *g) {
-    void *memory;
-    TRY(memory_alloc(2 * (size_t)(group_size(g->group) + 1) * sizeof *g->part, &memory));
-    g->part = memory;
+    TRY_MEMORY(g->part = memory_new(2 * (size_t)(group_size(g->group) + 1) * sizeof *g->part));
     g->from = g->part + group_size(g->group) + 1;
     return ERR_NONE;
 }
@@ -165,12 +162,10 @@ static enum error open_group(const struct engine_init *init, struct engine_group
 
 int engine_group_open(const struct engine_init *init, struct engine_group **out) {
     static const struct engine_init standard;
-    void *memory;
+    struct engine_group *g = memory_new(sizeof *g);
     *out = NULL;
-    enum error err = memory_alloc(sizeof(struct engine_group), &memory);
-    if (err) return error_exit_code(err);
-    struct engine_group *g = memory;
-    err = open_group(init ? init : &standard, g);
+    if (!g) return error_exit_code(ERR_MEMORY);
+    enum error err = open_group(init ? init : &standard, g);
     if (err)
         engine_group_close(g);
     else
@@ -205,17 +200,15 @@ const char *engine_group_choice(struct engine_group *g, unsigned long long bytes
 
 int engine_group_split(struct engine_group *g, int color, int key, struct engine_group **out) {
     struct group *part;
-    void *memory;
     *out = NULL;
     g->splits++;
     enum error err = group_split(g->group, color, key, &part);
     if (err || !part) return error_exit_code(err);
-    err = memory_alloc(sizeof(struct engine_group), &memory);
-    if (err) {
+    *out = memory_new(sizeof **out);
+    if (!*out) {
         group_close(part);
-        return error_exit_code(err);
+        return error_exit_code(ERR_MEMORY);
     }
-    *out = memory;
     (*out)->group = part;
     err = parts_alloc(*out);
     if (!err) err = flight_open(part, g->flight, g->splits, color, &(*out)->flight);
@@ -259,9 +252,8 @@ static enum error scratch_reserve(struct engine_group *g, long long count, enum 
     TRY(parts_cut(g, count, type));
     size_t each = group_size_of(count, type), all = each * (size_t)group_size(g->group);
     if (all > g->scratch_bytes || !g->scratch) {
-        void *memory;
-        enum error err = memory_alloc(all, &memory);
-        if (err) return group_give_up(g, err);
+        char *memory = memory_new(all);
+        if (!memory) return group_give_up(g, ERR_MEMORY);
         memory_free(g->scratch);
         g->scratch = memory;
         g->scratch_bytes = all;

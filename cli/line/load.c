@@ -103,8 +103,7 @@ enum error cli_run_dir(const char *path, struct pool *pool, const char **config,
     *run_dir = NULL;
     if (!file_is_folder(path)) return ERR_NONE;
     *run_dir = path;
-    *config = pool_printf(pool, "%s/resolved.yaml", path);
-    if (!*config) return ERR_MEMORY;
+    TRY_MEMORY(*config = pool_printf(pool, "%s/resolved.yaml", path));
     if (access(*config, R_OK) == 0) return ERR_NONE;
     return FAIL(ERR_INPUT, "'%s' is a folder without resolved.yaml: not a run directory", path);
 }

@@ -95,7 +95,7 @@ static void look_free(struct data_look *l) {
 static enum error look_alloc(struct data_look *l, const struct dataset *d) {
     if (!(l->count = calloc((size_t)d->classes + 1, sizeof *l->count)))
         return FAIL(ERR_MEMORY, "no memory to count %lld classes", (long long)d->classes);
-    TRY(memory_alloc((size_t)(d->labels + 1) * sizeof *l->labels, (void **)&l->labels));
+    TRY_MEMORY(l->labels = memory_new((size_t)(d->labels + 1) * sizeof *l->labels));
     TRY(memory_alloc(dataset_sample_bytes(d), &l->x));
     return memory_alloc((size_t)d->targets * sizeof *l->target, (void **)&l->target);
 }

@@ -186,8 +186,7 @@ static const struct option options[] = {
     {"--dashboard", "[=ADDRESS]",
      "shows the run in a browser while it trains, at " DASHBOARD_STANDARD
      " or ADDRESS: PORT (0: any free port) or HOST:PORT. The same as --set log.dashboard=ADDRESS; exit code 69 if the "
-     "port "
-     "is taken",
+     "port is taken",
      .at = AT(config), .key = "log.dashboard", .set = DASHBOARD_STANDARD},
     OPTION_JSON("one JSON object on standard output, and nothing else there"),
     {"--quiet", NULL, "no banner and no progress", CONFIG_BOOL, AT(quiet), .also = "-q"},

@@ -2,7 +2,6 @@
 
 #include "engine/base/digest.h"
 #include "engine/base/file.h"
-#include "engine/base/limits.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/save/checkpoint.h"
@@ -14,7 +13,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -65,8 +65,7 @@ static enum error place_make_fresh(const struct run_settings *s, struct run_plac
     bool timed = strstr(s->config.log.dir, "$time") != NULL;
     for (int i = 1; i < 1000; i++) {
         snprintf(tried, sizeof tried, i == 1 ? "%s" : "%s-%d", stamp, i);
-        out->dir = dir_expand(s, tried);
-        if (!out->dir) return ERR_MEMORY;
+        TRY_MEMORY(out->dir = dir_expand(s, tried));
         if (!timed || !file_exists(out->dir)) return file_make_folders(out->dir);
     }
     return FAIL(ERR_CREATE, "no free name for a run directory like '%s'", out->dir);
@@ -104,8 +103,7 @@ enum error run_place_open(const struct run_settings *s, const char *given, struc
     bool locked = false;
     *out = (struct run_place){0};
     if (given) {
-        out->dir = pool_printf(s->pool, "%s", given);
-        if (!out->dir) return ERR_MEMORY;
+        TRY_MEMORY(out->dir = pool_printf(s->pool, "%s", given));
         if (checkpoint_find(given, NULL, s->pool, &out->resume) != ERR_NONE) out->resume = NULL;
     } else
         TRY(place_choose_resume(s, out));

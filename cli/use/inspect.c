@@ -278,8 +278,7 @@ static int inspect_command(const struct cli *cli) {
 static const struct option options[] = {
     {"PATH|PID|GROUP", NULL,
      "a file or folder; or a process, or the name of a group: in which call each of its ranks is, since when, and who "
-     "has "
-     "not come. Without it: all groups of programs on this host",
+     "has not come. Without it: all groups of programs on this host",
      CONFIG_STRING, AT(path), .one = "path"},
     OPTION_JSON("one JSON object on standard output"),
     {"--trace", NULL,

@@ -7,7 +7,6 @@
 #include "transport/flight/flight.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 

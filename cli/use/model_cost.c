@@ -10,7 +10,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Without sparsity, bf16 and fp16 with sums in f32, as NVIDIA states them: its data sheets of the H100, the H200, the A100

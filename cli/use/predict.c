@@ -261,8 +261,7 @@ static const struct option options[] = {
     {TRAINED_PATH, .missing = "whose predictions? a run's or a configuration's"},
     {"INPUT", NULL,
      "a picture or a folder of them, for a network of square colour pictures; a file of samples without labels: .npy "
-     "or "
-     "IDX arrays (samples first), of the shape and type of the training data, or a .csv with the columns of the "
+     "or IDX arrays (samples first), of the shape and type of the training data, or a .csv with the columns of the "
      "training file; or samples of its own data by number: val:0-9 or train:7",
      .at = AT(inputs), .many = OPTION_LIST,
      .missing = "of what? a picture, a folder of them, a file of samples without labels, or val:0-9"},

@@ -29,9 +29,8 @@ static enum aead_cipher fastest[AEAD_USES];
 
 static enum error row_open(const struct row *row, enum aead_use use, const uint8_t *key, bool seals,
                            struct aead **out) {
-    void *memory;
-    TRY(memory_alloc(sizeof(struct aead), &memory));
-    struct aead *a = memory;
+    struct aead *a = memory_new(sizeof *a);
+    if (!a) return ERR_MEMORY;
     a->use = use;
     a->context = EVP_CIPHER_CTX_new();
     if (!a->context || !EVP_CipherInit_ex(a->context, row->cipher, NULL, key, NULL, seals)) {

@@ -54,6 +54,11 @@ enum error error_prefix(enum error err, const char *fmt, ...) __attribute__((for
         enum error try_err_ = (expr);                                                                                  \
         if (try_err_ != ERR_NONE) return try_err_;                                                                     \
     } while (0)
+/* For what gives NULL where there is no memory, with the error recorded. */
+#define TRY_MEMORY(p)                                                                                                  \
+    do {                                                                                                               \
+        if (!(p)) return ERR_MEMORY;                                                                                   \
+    } while (0)
 /* For functions that own something: err is the caller's variable, label its clean-up. */
 #define TRY_GOTO(err, expr, label)                                                                                     \
     do {                                                                                                               \

@@ -272,8 +272,7 @@ static enum error read_number(struct reader *r, struct json_value *v) {
     }
     if (r->at - from > (size_t)r->limits.text) return json_wrong(r, "a number is too long");
     v->kind = JSON_NUMBER;
-    v->text = pool_strndup(r->pool, r->text + from, r->at - from);
-    if (!v->text) return ERR_MEMORY;
+    TRY_MEMORY(v->text = pool_strndup(r->pool, r->text + from, r->at - from));
     v->number = strtod(v->text, NULL);
     if (!isfinite(v->number)) return json_wrong(r, "a number is too large");
     errno = 0;

@@ -22,6 +22,11 @@ enum error memory_alloc(size_t bytes, void **out) {
     return ERR_NONE;
 }
 
+void *memory_new(size_t bytes) {
+    void *p;
+    return memory_alloc(bytes, &p) == ERR_NONE ? p : NULL;
+}
+
 /* The part of it that is whole pages; false: none is. */
 static bool memory_pages(const void *p, size_t bytes, uintptr_t *begin, uintptr_t *end) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);

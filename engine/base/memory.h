@@ -14,6 +14,8 @@ static inline int64_t align_floats(int64_t n) {
 /* Gives zeroed memory aligned to ALIGNMENT; free with memory_free. Zero bytes give a valid pointer.
  */
 MUST_CHECK enum error memory_alloc(size_t bytes, void **out);
+/* The same; NULL with the error recorded where there is none. */
+void *memory_new(size_t bytes);
 /* The same, but it holds anything: pages that are never touched cost nothing. */
 MUST_CHECK enum error memory_reserve(size_t bytes, void **out);
 /* Zeroed, but pages that are never touched cost nothing. */

@@ -125,10 +125,8 @@ static enum error plugin_load(struct plugin *p) {
 }
 
 static enum error plugin_python_create(struct plugin *p) {
-    void *memory;
     if (!text_ends(p->path, ".py")) return ERR_NONE;
-    TRY(memory_alloc(sizeof *p->python, &memory));
-    p->python = memory;
+    TRY_MEMORY(p->python = memory_new(sizeof *p->python));
     p->python->path = p->path;
     return ERR_NONE;
 }
@@ -143,12 +141,11 @@ static void plugin_free(struct plugin *p) {
 }
 
 static enum error plugin_find(const char *path, struct plugin **out) {
-    void *memory;
     for (*out = opened; *out; *out = (*out)->next)
         if (!strcmp((*out)->path, path)) return ERR_NONE;
     if (strlen(path) >= PATH_MAX) return FAIL(ERR_CONFIG, "a plug-in's path of %zu bytes", strlen(path));
-    TRY(memory_alloc(sizeof(struct plugin), &memory));
-    struct plugin *p = memory;
+    struct plugin *p = memory_new(sizeof *p);
+    if (!p) return ERR_MEMORY;
     strcpy(p->path, path);
     enum error err = plugin_python_create(p);
     if (err == ERR_NONE) err = plugin_read(p);

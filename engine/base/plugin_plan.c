@@ -184,13 +184,11 @@ static enum error walk_all(struct walk *w) {
 
 static enum error plan_walk(const struct python *p, const struct python_plan *of) {
     struct walk w = {.p = p, .of = of, .words = (of->ranks + 63) / 64};
-    void *memory;
-    TRY(memory_alloc((size_t)of->ranks * (size_t)of->chunks * (size_t)w.words * sizeof *w.sets, &memory));
-    w.sets = memory;
+    TRY_MEMORY(w.sets = memory_new((size_t)of->ranks * (size_t)of->chunks * (size_t)w.words * sizeof *w.sets));
     for (int r = 0; r < of->ranks; r++)
         for (int k = 0; k < of->chunks; k++) walk_set(&w, r, k)[r / 64] |= (uint64_t)1 << r % 64;
     enum error err = walk_all(&w);
-    memory_free(memory);
+    memory_free(w.sets);
     return err;
 }
 
@@ -210,10 +208,9 @@ static enum error plan_fetch(struct python *p, int32_t ranks) {
                                .least = word,
                                .most = (1 + (size_t)ranks + 8 * (size_t)PLAN_STEPS) * word,
                                .err = ERR_CONFIG};
-    void *memory;
     TRY(child_ask(p, &q, &n));
-    TRY(memory_alloc(sizeof(struct python_plan) + n, &memory));
-    struct python_plan *of = memory;
+    struct python_plan *of = memory_new(sizeof *of + n);
+    if (!of) return ERR_MEMORY;
     of->ranks = ranks;
     memcpy(of + 1, p->answer, n);
     enum error err = plan_read(p, (const int32_t *)(of + 1), n / word, of);

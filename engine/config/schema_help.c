@@ -5,7 +5,6 @@
 #include "engine/base/text.h"
 #include "engine/config/value.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { NAMES_MAX = 256, LEVEL_WIDTH = 2, KEY_COLUMN = 16 };

@@ -299,8 +299,7 @@ enum error tree_parse(const char *text, size_t n, const char *source, struct poo
     if (!p.source) return ERR_MEMORY;
     TRY(empty_map(pool, p.source, out));
     if (n > FILE_LIMIT) return tree_refuse_large(e, source);
-    p.text = pool_strndup(pool, text, n);
-    if (!p.text) return ERR_MEMORY;
+    TRY_MEMORY(p.text = pool_strndup(pool, text, n));
     int before = config_errors_count(e);
     struct node *root = NULL;
     enum error err = parse_text(&p, text, n, &root);

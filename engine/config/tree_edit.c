@@ -1,7 +1,6 @@
 /* Looking into a tree, and changing one value of it by its path. */
 #include "engine/config/tree.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -112,14 +111,12 @@ static enum error node_assign(struct edit *d, struct node *root, const struct no
 
 enum error tree_set(struct node *root, const char *assignment, struct pool *pool, struct config_errors *e) {
     struct edit d = {.pool = pool, .e = e, .at = {.width = 1}};
-    d.at.source = pool_printf(pool, "--set %s", assignment);
-    if (!d.at.source) return ERR_MEMORY;
+    TRY_MEMORY(d.at.source = pool_printf(pool, "--set %s", assignment));
     const char *equals = strchr(assignment, '=');
     if (!equals || equals == assignment)
         return edit_refuse(&d, "no key and value\nwrite KEY=VALUE, such as optimizer.lr=0.1");
     if (strpbrk(assignment, "\r\n")) return edit_refuse(&d, "the value must be on one line");
-    d.path = d.rest = pool_strndup(pool, assignment, (size_t)(equals - assignment));
-    if (!d.path) return ERR_MEMORY;
+    TRY_MEMORY(d.path = d.rest = pool_strndup(pool, assignment, (size_t)(equals - assignment)));
     struct node *value;
     TRY(tree_parse_value(equals + 1, d.at.source, pool, e, &value));
     return node_assign(&d, root, value);

@@ -99,8 +99,7 @@ enum error categories_give(const struct categories *c, struct pool *pool, struct
     *sorted = pool_alloc(pool, (size_t)c->count * sizeof **sorted);
     if (!to->category || !*sorted) return ERR_MEMORY;
     for (int64_t i = 0; i < c->count; i++) {
-        to->category[i] = pool_strndup(pool, c->list[i].text, strlen(c->list[i].text));
-        if (!to->category[i]) return ERR_MEMORY;
+        TRY_MEMORY(to->category[i] = pool_strndup(pool, c->list[i].text, strlen(c->list[i].text)));
         (*sorted)[c->list[i].number] = i;
     }
     to->count = c->count;

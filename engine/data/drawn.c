@@ -78,8 +78,8 @@ enum error drawn_open(const struct dataset_ask *ask, struct dataset **out) {
                            .plane = true};
     size_t sample = dataset_sample_bytes(&base), bytes;
     TRY(memory_size((size_t)base.size, sample + 1, base.name, &bytes));
-    struct drawn *s;
-    TRY(memory_alloc(sizeof *s, (void **)&s));
+    struct drawn *s = memory_new(sizeof *s);
+    if (!s) return ERR_MEMORY;
     s->base = base;
     s->kind = kind;
     s->key = rng_key(ask->seed, RNG_DATA);

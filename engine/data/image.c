@@ -13,7 +13,6 @@
 #include <png.h>
 #include <setjmp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
@@ -184,8 +183,8 @@ static void jpeg_begin(struct image *im) {
 }
 
 enum error image_create(struct image **out) {
-    struct image *im;
-    TRY(memory_alloc(sizeof *im, (void **)&im));
+    struct image *im = memory_new(sizeof *im);
+    if (!im) return ERR_MEMORY;
     im->path = "JPEG";
     im->jpeg.err = jpeg_std_error(&im->errors);
     im->jpeg.client_data = im;
@@ -223,7 +222,7 @@ static enum error buffer_grow(unsigned char **p, size_t *room, size_t bytes) {
     memory_free(*p);
     *p = NULL;
     *room = 0;
-    TRY(memory_alloc(bytes, (void **)p));
+    TRY_MEMORY(*p = memory_new(bytes));
     *room = bytes;
     return ERR_NONE;
 }

@@ -301,7 +301,7 @@ static enum error slot_init(const struct loader *l, struct slot *s, const int *s
     TRY(block_add(&bytes, n, (size_t)d->targets * sizeof(float), &target));
     TRY(block_add(&bytes, n, sizeof(uint64_t), &ids));
     TRY(l->memory.alloc(l->memory.ctx, bytes, &s->memory));
-    TRY(memory_alloc((size_t)nshards * sizeof *s->batch.shards, (void **)&s->batch.shards));
+    TRY_MEMORY(s->batch.shards = memory_new((size_t)nshards * sizeof *s->batch.shards));
     s->batch.nshards = nshards;
     char *base = s->memory;
     for (int i = 0; i < nshards; i++)
@@ -319,17 +319,15 @@ static enum error orders_create(struct loader *l) {
     if (!l->sampler.shuffle) return ERR_NONE;
     size_t bytes;
     TRY(memory_size((size_t)sampler_room(&l->sampler), sizeof(int64_t), "the order of samples", &bytes));
-    for (int i = 0; i < 2; i++) TRY(memory_alloc(bytes, (void **)&l->orders[i].index));
+    for (int i = 0; i < 2; i++) TRY_MEMORY(l->orders[i].index = memory_new(bytes));
     return ERR_NONE;
 }
 
 static enum error worker_init(const struct loader *l, struct worker *w) {
     size_t x = (size_t)align_floats(shape_count(&l->data->shape));
-    void *memory;
     TRY(memory_alloc(dataset_sample_bytes(l->data), &w->raw));
     if (!mixing_on(&l->transform.augment)) return ERR_NONE;
-    TRY(memory_alloc((x + (size_t)l->data->targets) * sizeof(float), &memory));
-    w->partner = memory;
+    TRY_MEMORY(w->partner = memory_new((x + (size_t)l->data->targets) * sizeof(float)));
     w->value = w->partner + x;
     return ERR_NONE;
 }

@@ -79,10 +79,9 @@ static float key_of(const struct strata *s, int64_t i) {
 
 static enum error places_sort(const struct strata *s, struct rng_key key, struct drawn_place **out) {
     size_t bytes;
-    void *memory;
     TRY(memory_size((size_t)s->count, sizeof **out, "the order of the samples", &bytes));
-    TRY(memory_alloc(bytes, &memory));
-    struct drawn_place *p = *out = memory;
+    struct drawn_place *p = *out = memory_new(bytes);
+    if (!p) return ERR_MEMORY;
     for (int64_t i = 0; i < s->count; i++)
         p[i] = (struct drawn_place){key_of(s, i), (uint32_t)rng_u64(key, (uint64_t)i, 0), TRAINING, i};
     qsort(p, (size_t)s->count, sizeof *p, part_by_key);
@@ -114,9 +113,7 @@ static void places_take(struct drawn_place *p, int64_t n, int64_t of, int64_t ta
 
 /* The part's samples, in the order of the file. */
 static enum error places_list(const struct drawn_place *p, int64_t n, enum use wanted, struct part *out) {
-    void *memory;
-    TRY(memory_alloc((size_t)out->count * sizeof *out->index, &memory));
-    out->index = memory;
+    TRY_MEMORY(out->index = memory_new((size_t)out->count * sizeof *out->index));
     for (int64_t i = 0, k = 0; i < n; i++)
         if (p[i].use == wanted) out->index[k++] = p[i].at;
     qsort(out->index, (size_t)out->count, sizeof *out->index, part_by_number);
@@ -159,7 +156,7 @@ static enum error part_tell(const struct part *p, int64_t of, struct origin *out
     memory_free(out->index);
     *out = (struct origin){of, p->first, NULL};
     if (!p->index) return ERR_NONE;
-    TRY(memory_alloc((size_t)p->count * sizeof *p->index, (void **)&out->index));
+    TRY_MEMORY(out->index = memory_new((size_t)p->count * sizeof *p->index));
     memcpy(out->index, p->index, (size_t)p->count * sizeof *p->index);
     return ERR_NONE;
 }

@@ -6,11 +6,11 @@
 #include <string.h>
 
 enum error resident_create(const struct dataset *d, struct resident **out) {
-    struct resident *r;
     size_t bytes, sample = dataset_sample_bytes(d), target_bytes;
     TRY(memory_size((size_t)d->size, sample, d->name, &bytes));
     TRY(memory_size((size_t)d->size, (size_t)d->targets * sizeof(float), d->name, &target_bytes));
-    TRY(memory_alloc(sizeof *r, (void **)&r));
+    struct resident *r = memory_new(sizeof *r);
+    if (!r) return ERR_MEMORY;
     r->base = *d;
     r->sample_bytes = sample;
     enum error err;

@@ -58,9 +58,9 @@ enum error token_part(const char *path, int64_t tokens, int64_t context, const c
 }
 
 enum error token_set_create(const struct token_ask *ask, struct token_set **out) {
-    struct token_set *s;
     size_t n = strlen(ask->path) + 1;
-    TRY(memory_alloc(sizeof *s + n, (void **)&s));
+    struct token_set *s = memory_new(sizeof *s + n);
+    if (!s) return ERR_MEMORY;
     s->base = (struct dataset){.ops = ask->ops,
                                .size = (ask->tokens - 1) / ask->context,
                                .shape = {1, {ask->context}},
@@ -119,7 +119,7 @@ enum error token_set_load(struct token_set *s, int64_t first) {
                  text_of_bytes((double)bytes, text));
         return file_check(s);
     }
-    TRY(memory_alloc((size_t)bytes, (void **)&s->memory));
+    TRY_MEMORY(s->memory = memory_new((size_t)bytes));
     TRY(file_pread_all(s->fd, s->memory, (size_t)bytes, s->offset, s->path));
     close(s->fd);
     s->fd = -1;

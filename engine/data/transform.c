@@ -141,8 +141,8 @@ static int64_t measured_count(const struct dataset *d) {
 static enum error normalization_measure(struct dataset *d, struct moments *m, struct normalization *out) {
     int64_t n = measured_count(d);
     size_t target_bytes = (size_t)align_floats(d->targets + d->labels) * sizeof(float), bytes = dataset_sample_bytes(d);
-    char *raw;
-    TRY(memory_alloc(target_bytes + bytes, (void **)&raw));
+    char *raw = memory_new(target_bytes + bytes);
+    if (!raw) return ERR_MEMORY;
     enum error err = ERR_NONE;
     int32_t *labels = (int32_t *)raw + d->targets;
     for (int64_t i = 0; i < n && err == ERR_NONE; i++) {
@@ -155,9 +155,9 @@ static enum error normalization_measure(struct dataset *d, struct moments *m, st
 }
 
 static enum error normalization_of(struct dataset *d, bool inputs, struct normalization *out) {
-    struct moments *m;
     double n = (double)measured_count(d);
-    TRY(memory_alloc(sizeof *m, (void **)&m));
+    struct moments *m = memory_new(sizeof *m);
+    if (!m) return ERR_MEMORY;
     memset(m, 0, sizeof *m);
     enum error err = normalization_measure(d, m, out);
     double each = (double)(shape_count(&d->shape) / out->channels);

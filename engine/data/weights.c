@@ -17,7 +17,7 @@ static enum error weights_balance(const struct dataset *d, double *w) {
                     "data.sampling: balanced needs the class of each sample, and '%s' does not know it without reading "
                     "the sample\ngive weights in a file: data: {sampling: weights, weights: FILE}",
                     d->name);
-    TRY(memory_alloc((size_t)d->classes * sizeof *counts, (void **)&counts));
+    TRY_MEMORY(counts = memory_new((size_t)d->classes * sizeof *counts));
     enum error err = dataset_counts(d, counts);
     for (int64_t i = 0; i < d->size && err == ERR_NONE; i++) w[i] = 1 / (double)counts[d->ops->label(d, i)];
     memory_free(counts);
@@ -90,11 +90,9 @@ static enum error weights_add(struct sample_weights *out, int64_t n) {
 }
 
 enum error sample_weights_open(const struct data_config *c, const struct dataset *d, struct sample_weights *out) {
-    void *memory;
     *out = (struct sample_weights){0};
     if (c->sampling == SAMPLING_ONCE) return ERR_NONE;
-    TRY(memory_alloc((size_t)d->size * sizeof *out->upto, &memory));
-    out->upto = memory;
+    TRY_MEMORY(out->upto = memory_new((size_t)d->size * sizeof *out->upto));
     TRY(weights_find(c, d, out->upto));
     if (c->sampling == SAMPLING_WEIGHTS) out->crc = crc32c(0, out->upto, (size_t)d->size * sizeof *out->upto);
     return weights_add(out, d->size);

@@ -56,10 +56,8 @@ struct device_mark {
 };
 
 static enum error host_mark_create(struct device *d, struct device_mark **out) {
-    void *memory;
     (void)d;
-    TRY(memory_alloc(sizeof **out, &memory));
-    *out = memory;
+    TRY_MEMORY(*out = memory_new(sizeof **out));
     return ERR_NONE;
 }
 

@@ -6,7 +6,6 @@
 #include "engine/device/runtime.h"
 #include "engine/device/threads.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 struct segmented {

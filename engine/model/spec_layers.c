@@ -131,8 +131,7 @@ static enum error node_copy(struct scope *s, const struct node *from, struct nod
         expand_variable(s, to);
         return ERR_NONE;
     }
-    to->items = pool_alloc(s->pool, (size_t)from->count * sizeof(struct node *));
-    if (!to->items) return ERR_MEMORY;
+    TRY_MEMORY(to->items = pool_alloc(s->pool, (size_t)from->count * sizeof(struct node *)));
     for (int i = 0; i < from->count; i++) TRY(node_copy(s, from->items[i], &to->items[i]));
     return ERR_NONE;
 }

@@ -28,8 +28,7 @@ static enum error read_patterns(const char *key, const struct node *node, struct
                                 struct optim_patterns *out) {
     bool list = node->kind == NODE_LIST;
     int count = list ? node->count : 1;
-    out->of = pool_alloc(pool, ((size_t)count + 1) * sizeof *out->of);
-    if (!out->of) return ERR_MEMORY;
+    TRY_MEMORY(out->of = pool_alloc(pool, ((size_t)count + 1) * sizeof *out->of));
     for (int i = 0; i < count; i++) {
         const struct node *item = list ? node->items[i] : node;
         if (item->kind == NODE_SCALAR && *item->text)

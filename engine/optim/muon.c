@@ -179,8 +179,7 @@ static const struct config_field fields[] = {
      .standard = "match_rms_adamw",
      .choices = "match_rms_adamw|original",
      .help = "The size of a matrix's step: that of one of AdamW's, so that lr and weight_decay are as for AdamW; or "
-             "the first "
-             "authors', whose lr is about 0.02"},
+             "the first authors', whose lr is about 0.02"},
     OPTIM_REAL(muon_config, adam_lr, "same", "Learning rate of all that is no matrix of a hidden layer; same: lr",
                .max = -1, .choices = "same"),
     OPTIM_BETAS(muon_config, "[0.9, 0.95]",

@@ -5,9 +5,7 @@
 #include "engine/base/file.h"
 #include "engine/base/onnx_graph.h"
 #include "engine/base/version.h"
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { OPSET = 17, IR_VERSION = 8 };
 enum {

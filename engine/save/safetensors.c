@@ -230,8 +230,7 @@ static enum error read_header(struct st_file *f, const char *text, size_t n) {
     f->metadata = json_get(root, "__metadata__");
     int count = root->count - (f->metadata ? 1 : 0);
     if (count > TENSORS_MOST) return FAIL(ERR_DATA, "%d tensors; at most %d are supported", count, TENSORS_MOST);
-    f->tensors = pool_alloc(f->pool, (size_t)count * sizeof *f->tensors);
-    if (!f->tensors) return ERR_MEMORY;
+    TRY_MEMORY(f->tensors = pool_alloc(f->pool, (size_t)count * sizeof *f->tensors));
     for (int i = 0; i < root->count; i++)
         if (&root->children[i] != f->metadata)
             TRY(read_entry(&root->children[i], f->data_bytes, &f->tensors[f->count++]));

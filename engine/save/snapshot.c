@@ -112,8 +112,7 @@ static enum error list_all(struct snapshot *shot, const char *const *slot_names)
         (shot->scaled ? STATE_SCALED : STATE_PLAIN) + (shot->patience != NULL) + (shot->target != NULL);
     shot->count[FILE_AVERAGE] = shot->average ? shot->count[FILE_MODEL] : 0;
     for (int f = 0; f < CHECKPOINT_FILES; f++) {
-        shot->tensors[f] = pool_alloc(shot->pool, (size_t)shot->count[f] * sizeof **shot->tensors);
-        if (!shot->tensors[f]) return ERR_MEMORY;
+        TRY_MEMORY(shot->tensors[f] = pool_alloc(shot->pool, (size_t)shot->count[f] * sizeof **shot->tensors));
     }
     list_model(shot, shot->values, shot->tensors[FILE_MODEL]);
     if (shot->average) list_model(shot, shot->average, shot->tensors[FILE_AVERAGE]);

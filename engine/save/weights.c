@@ -9,8 +9,7 @@ enum error checkpoint_weights(const char *step, bool raw, struct pool *pool, con
     struct manifest m;
     TRY(manifest_read(step, pool, &m));
     const char *name = checkpoint_file_names[m.file[FILE_AVERAGE].bytes && !raw ? FILE_AVERAGE : FILE_MODEL];
-    *out = pool_printf(pool, "%s/%s", step, name);
-    if (!*out) return ERR_MEMORY;
+    TRY_MEMORY(*out = pool_printf(pool, "%s/%s", step, name));
     return file_exists(*out) ? ERR_NONE : FAIL(ERR_DATA, "'%s' lacks %s, which its manifest names", step, name);
 }
 

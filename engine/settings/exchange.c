@@ -40,8 +40,7 @@ static SECTION(bucket, "cap", "How many bytes of gradients travel in one message
 static const struct config_field outer_fields[] = {
     {"lr", CONFIG_REAL, offsetof(struct outer_config, lr), "off",
      "Learning rate of the outer step: the weights go from where they were at the last meeting towards the mean by "
-     "this "
-     "share of the way, and by what momentum adds (DiLoCo, arXiv:2311.08105, has 0.7). off: they become the mean",
+     "this share of the way, and by what momentum adds (DiLoCo, arXiv:2311.08105, has 0.7). off: they become the mean",
      .min = 1e-9, .max = 10, .choices = "off"},
     {"momentum", CONFIG_REAL, offsetof(struct outer_config, momentum), "0.9", "Nesterov momentum of the outer step",
      .max = 1},
@@ -95,13 +94,11 @@ static const struct config_field ps_fields[] = {
      .min = 1, .max = RANKS_MOST - 1, .choices = "each", .word = -1},
     {"place", CONFIG_ENUM, offsetof(struct ps_config, place), "apart",
      "apart: servers are processes of their own, which compute nothing, beside those of 'devices'. workers: some of "
-     "the "
-     "devices' processes are servers, too, as far apart as possible",
+     "the devices' processes are servers, too, as far apart as possible",
      .choices = "apart|workers"},
     {"hosts", CONFIG_ENUM, offsetof(struct ps_config, hosts), "first",
      "Where servers apart are, of several hosts. first: all on the first one, beside its devices; spread: on all "
-     "hosts, "
-     "as many on each, beside the devices; own: one on each of the first hosts, whose devices are not used",
+     "hosts, as many on each, beside the devices; own: one on each of the first hosts, whose devices are not used",
      .choices = "first|spread|own"},
     {"partition", CONFIG_BYTES, offsetof(struct ps_config, partition), "1MB",
      "How many bytes of gradients or weights travel at a time; its parts go to all servers at once", .min = 1,
@@ -111,9 +108,7 @@ static const struct config_field ps_fields[] = {
     {"staleness", CONFIG_INT, offsetof(struct ps_config, staleness), "0",
      "As dp.staleness, of one server apart: it updates the weights for each gradient that arrives, whole, and a worker "
      "may be this number of steps ahead of the slowest one; 'partition' and 'overlap' then have no effect. 0: all "
-     "workers "
-     "wait "
-     "for each other in every step",
+     "workers wait for each other in every step",
      .min = 0, .max = 1000000, .choices = "unbounded", .word = -1},
     {.key = NULL},
 };
@@ -126,8 +121,7 @@ static const struct config_field fsdp_fields[] = {
      .choices = "forward|backward|never"},
     {"unit", CONFIG_BYTES, offsetof(struct fsdp_config, unit), "4MB",
      "How many bytes of weights or gradients are shared out and travel at a time. Parameters are never cut; one that "
-     "is "
-     "larger is a unit of its own",
+     "is larger is a unit of its own",
      .min = 1, NO_LIMIT},
     {"overlap", CONFIG_BOOL, offsetof(struct fsdp_config, overlap), "true",
      .help = "Gather weights and send gradients while layers compute"},
@@ -234,11 +228,9 @@ static const struct config_field comm_fields[] = {
              "as eth0; auto: the one that reaches run.master"},
     {"secure", CONFIG_ENUM, offsetof(struct comm_config, secure), "auto",
      "What guards messages between hosts. sealed: nobody on the way can change them; encrypted: or read them, for "
-     "about "
-     "half as much processor time again; both need a secret (run.token). off: a checksum finds accidental damage. "
-     "auto: "
-     "sealed where there is a secret, else off. Expressly sealed or encrypted, messages over TCP within a host are, "
-     "too",
+     "about half as much processor time again; both need a secret (run.token). off: a checksum finds accidental "
+     "damage. auto: sealed where there is a secret, else off. Expressly sealed or encrypted, messages over TCP within "
+     "a host are, too",
      .choices = "auto|off|sealed|encrypted"},
     {"emulate", CONFIG_SECTION, offsetof(struct comm_config, emulate), .extra = &emulate_section},
     {"compress", CONFIG_VARIANT, offsetof(struct comm_config, compress), "none",

@@ -6,8 +6,7 @@ static const struct config_field cross_entropy_fields[] = {
      .also = "label_smoothing"},
     {"weights", CONFIG_REALS, offsetof(struct loss_config, weights), NULL,
      "One for each class, which a sample's loss is multiplied by; balanced: samples / (classes * samples of the "
-     "class). "
-     "The mean is over samples, not over their weights as PyTorch's",
+     "class). The mean is over samples, not over their weights as PyTorch's",
      .min = 0, .max = 1e6, .choices = "balanced", .word = LOSS_BALANCED, .also = "class_weight|class_weights|weight"},
     {.key = NULL},
 };

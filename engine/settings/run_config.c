@@ -159,8 +159,7 @@ static enum error settings_go_on(enum error err) {
 }
 
 static enum error settings_read_tree(const struct run_ask *ask, struct run_settings *s, struct config_errors *e) {
-    s->given = pool_strndup(s->pool, "", 0);
-    if (!s->given) return ERR_MEMORY;
+    TRY_MEMORY(s->given = pool_strndup(s->pool, "", 0));
     if (ask->path) {
         enum error err = tree_text(ask->path, s->pool, &s->given, &s->given_length);
         if (err == ERR_DATA) { /* a folder, a pipe, too large: no configuration */
@@ -253,8 +252,7 @@ enum error run_settings_from(struct node *tree, const struct run_ask *ask, struc
     if (!given) return ERR_MEMORY;
     enum error err = settings_settle(ask, out, e);
     if (err == ERR_NONE) name_held(given, tree);
-    out->given = tree_write(given, false, out->pool);
-    if (!out->given) return ERR_MEMORY;
+    TRY_MEMORY(out->given = tree_write(given, false, out->pool));
     out->given_length = strlen(out->given);
     return err;
 }

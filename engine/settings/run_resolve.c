@@ -6,7 +6,6 @@
 #include "engine/base/plugin.h"
 #include "engine/device/runtime.h"
 #include "engine/model/spec.h"
-#include "engine/optim/schedule.h"
 #include "engine/settings/metric.h"
 #include "engine/settings/mode.h"
 #include "engine/settings/resolve.h"

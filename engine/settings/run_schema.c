@@ -51,9 +51,8 @@ static const struct config_field run_fields[] = {
              "together"},
     {"recompute", CONFIG_INT, AT(recompute), "1",
      "Activations that are computed again for backward, to save memory: the layers are cut into this many stretches, "
-     "and "
-     "only what passes from one to another is kept. 1: all is kept; auto: as many as need the least memory. It costs "
-     "about one more forward, and changes no bit",
+     "and only what passes from one to another is kept. 1: all is kept; auto: as many as need the least memory. It "
+     "costs about one more forward, and changes no bit",
      .min = 1, .max = 4096, .choices = "auto",
      .also = "gradient_checkpointing|activation_checkpointing|checkpoint_activations|activation_recomputation"},
     {"deterministic", CONFIG_ENUM, AT(deterministic), "true",
@@ -76,8 +75,8 @@ static const struct config_field run_fields[] = {
 };
 static const struct config_foreign run_foreign[] = {
     {"per_device_train_batch_size|per_device_batch_size|per_device|per_gpu_train_batch_size|per_gpu_batch_size|batch_"
-     "size_per_gpu|"
-     "batch_size_per_device|train_micro_batch_size_per_gpu|micro_batch_size|local_batch_size|samples_per_gpu",
+     "size_per_gpu|batch_size_per_device|train_micro_batch_size_per_gpu|micro_batch_size|local_batch_size|samples_per_"
+     "gpu",
      "'batch' counts the samples of all devices together: write the number for one device times the number of devices"},
     {"find_unused_parameters",
      "leave it out: the layers of the model decide before training which weights get a gradient"},

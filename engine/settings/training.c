@@ -41,8 +41,7 @@ static const struct config_field train_fields[] = {
      .also = "early_stopping|early_stopping_patience"},
     {"stop", CONFIG_SPAN, offsetof(struct train_config, stop), "off",
      "End the run here, before the end of the training: 2ep or 500st. It evaluates and saves a checkpoint, the "
-     "schedule "
-     "stays that of the whole training, and a run that resumes goes on as if there had been no stop",
+     "schedule stays that of the whole training, and a run that resumes goes on as if there had been no stop",
      ABOVE_ZERO, .choices = "off"},
     {"noise_scale", CONFIG_SPAN, offsetof(struct train_config, noise_scale), "off",
      "Every how many steps, as 10st, the gradient-noise scale is measured: from the norms of the shards' gradients, "

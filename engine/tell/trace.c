@@ -92,19 +92,15 @@ int64_t trace_dropped(const struct trace *tr) {
 
 /* Written to now, so that no step has to wait for a page. */
 static enum error open_writer(struct trace_writer *w, int64_t steps, int64_t each) {
-    void *memory;
     w->room = steps < TRACE_EVENTS_MOST / each ? steps * each : TRACE_EVENTS_MOST;
     size_t bytes = (size_t)w->room * sizeof *w->events;
-    TRY(memory_alloc(bytes, &memory));
-    memset(memory, 0xff, bytes);
-    w->events = memory;
+    TRY_MEMORY(w->events = memory_new(bytes));
+    memset(w->events, 0xff, bytes);
     return ERR_NONE;
 }
 
 enum error trace_create(int64_t steps, const int64_t events[TRACE_WRITERS], struct trace **out) {
-    void *memory;
-    TRY(memory_alloc(sizeof **out, &memory));
-    *out = memory;
+    TRY_MEMORY(*out = memory_new(sizeof **out));
     for (int i = 0; i < TRACE_WRITERS && steps; i++) TRY(open_writer(&(*out)->writers[i], steps, events[i]));
     return ERR_NONE;
 }

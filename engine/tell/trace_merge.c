@@ -12,7 +12,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { TID_PROCESS, TID_LANES }; /* lane l is thread TID_LANES + l */
 struct item {
@@ -106,8 +105,7 @@ static enum error make_list(struct trace_merging *m, const struct trace_rank *r,
     int nbuckets;
     TRY(trace_buckets(r, pool, &buckets, &nbuckets));
     size_t most = 3 * (size_t)r->nevents + 4 * (size_t)nbuckets + 1;
-    l->items = pool_alloc(pool, most * sizeof *l->items);
-    if (!l->items) return ERR_MEMORY;
+    TRY_MEMORY(l->items = pool_alloc(pool, most * sizeof *l->items));
     for (int i = 0; i < r->nevents; i++) {
         const struct trace_event *e = &r->events[i];
         if (e->kind != TRACE_READY)
@@ -246,8 +244,7 @@ static void merging_write(struct trace_merging *m) {
 
 enum error trace_merge(const struct trace_rank *ranks, int n, struct pool *pool, const char *path) {
     struct trace_merging m = {.ranks = ranks, .n = n, .zero = INT64_MAX};
-    m.lists = pool_alloc(pool, (size_t)n * sizeof *m.lists);
-    if (!m.lists) return ERR_MEMORY;
+    TRY_MEMORY(m.lists = pool_alloc(pool, (size_t)n * sizeof *m.lists));
     for (int i = 0; i < n; i++) {
         TRY(make_list(&m, &ranks[i], pool, &m.lists[i]));
         if (m.lists[i].count && m.lists[i].items[0].ts < m.zero) m.zero = m.lists[i].items[0].ts;

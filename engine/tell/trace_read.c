@@ -60,8 +60,7 @@ static char *plain_text(const char *text, size_t most, struct pool *pool) {
 
 static enum error read_names(const char *text, size_t n, struct pool *pool, const char ***out, int *count) {
     *count = 0;
-    *out = pool_alloc(pool, (n + 1) * sizeof **out);
-    if (!*out) return ERR_MEMORY;
+    TRY_MEMORY(*out = pool_alloc(pool, (n + 1) * sizeof **out));
     for (size_t i = 0; i < n; i += strnlen(text + i, n - i) + 1) {
         const char *copy = plain_text(text + i, n - i, pool);
         if (!copy) return ERR_MEMORY;
@@ -104,8 +103,7 @@ static enum error read_events(const char *path, const char *file, const struct t
     int nnames;
     TRY(read_names(at + h->nevents * sizeof(struct trace_record), h->names, pool, &names, &nnames));
     out->nevents = (int)h->nevents;
-    out->events = pool_alloc(pool, (h->nevents + 1) * sizeof *out->events);
-    if (!out->events) return ERR_MEMORY;
+    TRY_MEMORY(out->events = pool_alloc(pool, (h->nevents + 1) * sizeof *out->events));
     for (int i = 0; i < out->nevents; i++) {
         struct trace_record r;
         memcpy(&r, at + (size_t)i * sizeof r, sizeof r);
@@ -131,8 +129,7 @@ static enum error read_buckets(const char *path, const char *file, const struct 
                                struct trace_rank *out) {
     int64_t all = 0;
     out->nbuckets = (int)h->nbuckets;
-    out->bucket = pool_alloc(pool, (h->nbuckets + 1) * sizeof *out->bucket);
-    if (!out->bucket) return ERR_MEMORY;
+    TRY_MEMORY(out->bucket = pool_alloc(pool, (h->nbuckets + 1) * sizeof *out->bucket));
     memcpy(out->bucket, file + sizeof *h, h->nbuckets * sizeof *out->bucket);
     for (int b = 0; b < out->nbuckets; b++) {
         if (!number_is_within(out->bucket[b], 0, BYTES_MOST - all))
@@ -191,8 +188,7 @@ enum error trace_read_all(const char *run_dir, struct pool *pool, struct trace_r
         if (!file_exists(path)) continue;
         if (!ranks) {
             TRY(trace_read(path, pool, &first));
-            ranks = pool_alloc(pool, (size_t)first.size * sizeof *ranks);
-            if (!ranks) return ERR_MEMORY;
+            TRY_MEMORY(ranks = pool_alloc(pool, (size_t)first.size * sizeof *ranks));
         }
         TRY(trace_read(path, pool, &ranks[*n]));
         TRY(check_same(path, ranks, &ranks[*n], r));

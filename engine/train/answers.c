@@ -23,9 +23,7 @@ enum error answers_open(struct trainer *t) {
     bool repeats = inject_mistake(t->config) == MISTAKE_PADDED_EVAL; /* some samples, on several ranks */
     if (d->labels != 1 || !d->classes || repeats) return ERR_NONE;
     int64_t words = (d->size + BITS - 1) / BITS;
-    void *memory;
-    TRY(memory_alloc(sizeof(struct answers) + (size_t)words * sizeof(double), &memory));
-    t->answers = memory;
+    TRY_MEMORY(t->answers = memory_new(sizeof(struct answers) + (size_t)words * sizeof(double)));
     *t->answers = (struct answers){d->size, words};
     return ERR_NONE;
 }
@@ -48,18 +46,17 @@ static enum error write_file(const struct trainer *t, const char *path) {
     char data[16], step[32];
     uint32_t digest, crc;
     int64_t bytes;
-    void *memory;
     TRY(data_val_digest(t, &digest));
     snprintf(data, sizeof data, "%08x", digest);
     snprintf(step, sizeof step, "%lld", (long long)t->at.step);
-    TRY(memory_alloc((size_t)a->samples, &memory));
-    unsigned char *right = memory;
+    unsigned char *right = memory_new((size_t)a->samples);
+    if (!right) return ERR_MEMORY;
     for (int64_t i = 0; i < a->samples; i++) right[i] = (int64_t)a->word[i / BITS] >> i % BITS & 1;
     const struct st_tensor tensor = {
         .name = "right", .dtype = "BOOL", .ndim = 1, .dim = {a->samples}, .data = right, .bytes = (size_t)a->samples};
     enum error err =
         st_write(path, &tensor, 1, (const char *const[][2]){{"data", data}, {"step", step}, {NULL}}, &crc, &bytes);
-    memory_free(memory);
+    memory_free(right);
     return err;
 }
 

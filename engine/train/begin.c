@@ -44,9 +44,8 @@ static enum error first_values(struct trainer *t) {
     if (!t->job->resume) return ERR_NONE;
     bool state = t->job->task == JOB_TRAIN;
     for (int i = 0; state && !update_is_whole(t) && i < t->arena.nslots; i++) {
-        void *whole;
-        TRY(memory_alloc((size_t)state_place(t->model, t->optim, i, t->model->arena_floats) * sizeof(float), &whole));
-        t->arena.whole[i] = whole;
+        TRY_MEMORY(t->arena.whole[i] =
+                       memory_new((size_t)state_place(t->model, t->optim, i, t->model->arena_floats) * sizeof(float)));
     }
     trainer_view(t, &v);
     if (!state) v.nslots = 0;

@@ -97,10 +97,9 @@ static enum error trace_prepare(struct trainer *t) {
 }
 
 enum error tracing_open(struct trainer *t, int64_t first, int64_t last) {
-    void *memory;
     if (first == 0) return ERR_NONE;
-    TRY(memory_alloc(sizeof *t->tracing, &memory));
-    struct tracing *g = t->tracing = memory;
+    struct tracing *g = t->tracing = memory_new(sizeof *t->tracing);
+    if (!g) return ERR_MEMORY;
     g->first = first;
     g->last = last < t->steps ? last : t->steps;
     g->written = !t->job->run_dir; /* a launcher's ranks but the first have none */

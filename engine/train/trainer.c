@@ -214,9 +214,7 @@ static enum error alloc_floats(const struct allocator *a, int64_t n, float **out
 static enum error open_members(struct trainer *t) {
     const struct allocator own = device_allocator(t->device);
     int from = trainer_leaf(t, t->standing.run), next = 0, subtree = 0;
-    void *members;
-    TRY(memory_alloc((size_t)t->feed.nshards * sizeof *t->feed.members, &members));
-    t->feed.members = members;
+    TRY_MEMORY(t->feed.members = memory_new((size_t)t->feed.nshards * sizeof *t->feed.members));
     for (int i = 0; i < t->feed.nshards; i++) {
         bool leaves = i == next && (i == 0 || t->standing.subtrees);
         t->feed.members[i] = (struct graph_member){.shard = t->feed.shards[i]};
@@ -285,28 +283,24 @@ static enum error open_arenas(struct trainer *t) {
 
 /* Every batch that the run will meet is planned now, so that no step has to: the first of an epoch and the last. */
 static enum error prepare_sizes(struct trainer *t) {
-    void *memory;
+    struct shard *shards = memory_new((size_t)t->feed.nshards * sizeof *shards);
     enum error err = ERR_NONE;
-    TRY(memory_alloc((size_t)t->feed.nshards * sizeof(struct shard), &memory));
+    if (!shards) return ERR_MEMORY;
     for (int end = 0; end < 2 && !err; end++) {
-        struct shard *shards = memory;
         const struct step_batch b = {.step = end ? t->per_epoch - 1 : 0, .nshards = t->feed.nshards, .shards = shards};
         for (int i = 0; i < b.nshards; i++)
             shards[i] = (struct shard){.index = t->feed.shards[i],
                                        .n = sampler_shard_size(&t->feed.sampler, b.step, t->feed.shards[i])};
         err = compute_prepare(t, &b);
     }
-    memory_free(memory);
+    memory_free(shards);
     return err;
 }
 
 static enum error open_shards(struct trainer *t) {
-    void *memory;
     size_t n = (size_t)trainer_shards(t, t->standing.run, NULL);
-    TRY(memory_alloc(n * sizeof *t->feed.shards, &memory));
-    t->feed.shards = memory;
-    TRY(memory_alloc(n * sizeof *t->feed.laps, &memory));
-    t->feed.laps = memory;
+    TRY_MEMORY(t->feed.shards = memory_new(n * sizeof *t->feed.shards));
+    TRY_MEMORY(t->feed.laps = memory_new(n * sizeof *t->feed.laps));
     t->feed.nshards = trainer_shards(t, t->standing.run, t->feed.shards);
     return ERR_NONE;
 }

@@ -214,8 +214,7 @@ bool update_is_whole(const struct trainer *t) {
 }
 
 static enum error count_pieces(const struct model *m, struct update *u) {
-    u->first_piece = pool_alloc(u->pool, (size_t)(m->nparams + 1) * sizeof *u->first_piece);
-    if (!u->first_piece) return ERR_MEMORY;
+    TRY_MEMORY(u->first_piece = pool_alloc(u->pool, (size_t)(m->nparams + 1) * sizeof *u->first_piece));
     for (int p = 0; p < m->nparams; p++) u->first_piece[p + 1] = u->first_piece[p] + pieces_of(&m->params[p]);
     return ERR_NONE;
 }

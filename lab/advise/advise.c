@@ -374,8 +374,7 @@ static enum error advise_try_all(struct advice *a) {
     const struct advise_ask *ask = a->ask;
     const struct condition on = condition_at_batch(ask, (double)ask->config->batch.size);
     struct left_out left = {0};
-    a->row = pool_alloc(a->pool, (size_t)ask->ndevices * WAYS_MOST * sizeof *a->row);
-    if (!a->row) return ERR_MEMORY;
+    TRY_MEMORY(a->row = pool_alloc(a->pool, (size_t)ask->ndevices * WAYS_MOST * sizeof *a->row));
     for (int d = 0; d < ask->ndevices; d++) TRY(advise_try_on(a, &on, ask->devices[d], &left));
     if (left.mode) advise_note(&a->notes, "Mode %s is left out on %s devices: %s.", left.mode, left.on, left.why);
     return ERR_NONE;

@@ -5,7 +5,6 @@
 #include "lab/report/data.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 static const char *advice_ms(struct report *r, const struct advice *a, int row) {

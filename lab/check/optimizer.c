@@ -3,7 +3,6 @@
 #include "lab/check/check.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { N = 1003 };

@@ -62,8 +62,7 @@ static bool bits_has_weights(const struct compared *c, int cell) {
 
 static enum error bits_list_differences(struct compared *c, struct compared_pair *p) {
     const struct experiment_cell *a = &c->x->cell[p->cell[0]], *b = &c->x->cell[p->cell[1]];
-    p->differs = pool_alloc(c->pool, COMPARE_DIFFERENCES * sizeof *p->differs);
-    if (!p->differs) return ERR_MEMORY;
+    TRY_MEMORY(p->differs = pool_alloc(c->pool, COMPARE_DIFFERENCES * sizeof *p->differs));
     p->ndiffers = settings_differ(a, b, NULL, p->differs, COMPARE_DIFFERENCES);
     p->comparable = true;
     for (int i = 0; i < p->ndiffers; i++) p->comparable &= !p->differs[i].computes;

@@ -5,8 +5,6 @@
 #include "engine/tell/environment.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- json ---- */
 

@@ -11,13 +11,11 @@ enum error compare_begin(const struct experiment *x, const char *folder, struct 
     out->gate = pool_alloc(x->pool, sizeof *out->gate * (size_t)(x->ngates + 1));
     if (!out->cell || !out->pair || !out->gate) return ERR_MEMORY;
     for (int i = 0; i < x->ncells; i++) {
-        out->cell[i].run = pool_alloc(x->pool, sizeof *out->cell->run * (size_t)x->most);
-        if (!out->cell[i].run) return ERR_MEMORY;
+        TRY_MEMORY(out->cell[i].run = pool_alloc(x->pool, sizeof *out->cell->run * (size_t)x->most));
     }
     for (int i = 0; i < x->npairs; i++) {
         memcpy(out->pair[i].cell, x->pair[i].cell, sizeof x->pair->cell);
-        out->pair[i].answer = pool_alloc(x->pool, sizeof *out->pair->answer * (size_t)x->nmeasures);
-        if (!out->pair[i].answer) return ERR_MEMORY;
+        TRY_MEMORY(out->pair[i].answer = pool_alloc(x->pool, sizeof *out->pair->answer * (size_t)x->nmeasures));
     }
     return ERR_NONE;
 }

@@ -4,8 +4,6 @@
 #include "engine/base/text.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- words ---- */

@@ -235,8 +235,7 @@ static enum error cell_make_digest(const struct experiment *x, struct experiment
 }
 
 static enum error settle_cell(struct experiment *x, struct experiment_cell *cell) {
-    cell->setting = pool_alloc(x->pool, RESULT_SETTINGS * sizeof *cell->setting);
-    if (!cell->setting) return ERR_MEMORY;
+    TRY_MEMORY(cell->setting = pool_alloc(x->pool, RESULT_SETTINGS * sizeof *cell->setting));
     TRY(cell_make_digest(x, cell));
     cell->config = cell->settings.given;
     int n = result_flatten(cell->start.keys, x->pool, cell->setting, RESULT_SETTINGS);

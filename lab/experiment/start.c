@@ -159,8 +159,7 @@ enum error experiment_start_take(struct experiment_reader *r, struct node *tree,
     if (command && hosts)
         config_error(r->e, hosts, true,
                      "'hosts' starts the engine on several hosts; a command must start its own processes\nfor example "
-                     "command: torchrun "
-                     "--nnodes 2 ..., or under: srun -N 2");
+                     "command: torchrun --nnodes 2 ..., or under: srun -N 2");
     return out->nhosts && !command ? put_hosts(r, hosts, out, tree) : ERR_NONE;
 }
 

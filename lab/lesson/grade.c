@@ -159,8 +159,7 @@ enum error grade_run(const struct grader *g, const char *hand_in, struct grade *
     const char *at = grade_name(hand_in, &n), *name = pool_strndup(g->pool, at, n);
     if (!name) return ERR_MEMORY;
     *out = (struct grade){.hand_in = hand_in, .name = name, .digest = "", .score = (double)NAN};
-    out->folder = pool_printf(g->pool, "%s/%s", g->dir, out->name);
-    if (!out->folder) return ERR_MEMORY;
+    TRY_MEMORY(out->folder = pool_printf(g->pool, "%s/%s", g->dir, out->name));
     TRY(file_make_folders(out->folder));
     TRY(grade_copy_key(g, out));
     TRY(grade_copy_hand_in(g, out));

@@ -238,8 +238,7 @@ enum error lesson_run(const struct lesson_runner *r, const struct lesson *l, str
     struct lesson_state t = {r, l, out, l->pool, lesson_below(l), false};
     int64_t began = clock_ns();
     *out = (struct lesson_result){.failed = -1};
-    out->runs = pool_printf(l->pool, "%s/%s", l->folder, t.below);
-    if (!out->runs) return ERR_MEMORY;
+    TRY_MEMORY(out->runs = pool_printf(l->pool, "%s/%s", l->folder, t.below));
     TRY(file_make_folders(out->runs));
     for (int i = 0; i < l->nsteps && out->failed < 0 && !stop_signal(); i++) TRY(lesson_run_step(&t, i));
     out->stopped = stop_signal() != 0;

@@ -8,7 +8,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct own_rehearsal {
     struct own_rehearsal *next;

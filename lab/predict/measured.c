@@ -7,7 +7,6 @@
 #include "modes/bucket.h"
 
 #include <math.h>
-#include <string.h>
 
 /* ---- where gradients become ready ----------------------------------------------------------- */
 

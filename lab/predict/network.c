@@ -24,13 +24,10 @@ struct network_plan network_described(const struct emulation *e, int devices, in
 static enum error network_open_links(struct network *n) {
     size_t devices = (size_t)n->plan.devices;
     bool rates = false;
-    void *memory;
     for (int i = 0; i < n->plan.links.count; i++)
         rates = rates || (n->plan.links.links[i].to.count && n->plan.links.links[i].value[EMULATED_BANDWIDTH] > 0);
-    TRY(memory_alloc(devices * sizeof *n->sent, &memory));
-    n->sent = memory;
-    if (rates) TRY(memory_alloc(devices * devices * sizeof *n->link_free, &memory));
-    if (rates) n->link_free = memory;
+    TRY_MEMORY(n->sent = memory_new(devices * sizeof *n->sent));
+    if (rates) TRY_MEMORY(n->link_free = memory_new(devices * devices * sizeof *n->link_free));
     return ERR_NONE;
 }
 
@@ -43,11 +40,8 @@ enum error network_open(const struct network_plan *p, struct network *out) {
     out->byte_time[PORT_DEVICE] = alone ? p->outside.beta : p->inside.beta;
     out->byte_time[PORT_HOST] = p->outside.beta;
     if (racks) out->byte_time[PORT_RACK] = p->outside.beta * p->oversubscription / p->per_rack;
-    for (int k = 0; k < PORT_KINDS; k++) {
-        void *memory = NULL;
-        if (out->count[k]) TRY(memory_alloc((size_t)out->count[k] * sizeof(struct port_state), &memory));
-        out->port[k] = memory;
-    }
+    for (int k = 0; k < PORT_KINDS; k++)
+        if (out->count[k]) TRY_MEMORY(out->port[k] = memory_new((size_t)out->count[k] * sizeof *out->port[k]));
     return out->links ? network_open_links(out) : ERR_NONE;
 }
 
@@ -129,11 +123,9 @@ enum error network_mark(const struct network *n, struct port_mark *out) {
     *out = (struct port_mark){{NULL}};
     for (int k = 0; k < PORT_KINDS; k++) {
         size_t bytes = (size_t)n->count[k] * sizeof(struct port_state);
-        void *memory;
         if (!bytes) continue;
-        TRY(memory_alloc(bytes, &memory));
-        out->port[k] = memory;
-        memcpy(memory, n->port[k], bytes);
+        TRY_MEMORY(out->port[k] = memory_new(bytes));
+        memcpy(out->port[k], n->port[k], bytes);
     }
     return ERR_NONE;
 }

@@ -77,9 +77,9 @@ static enum error pipe_run(struct pipe *p, int copy) {
 /* All micro-batches of all copies. */
 static enum error pipe_pass(struct exchange *e, const struct step_stages *s, int passes, const double *slow) {
     size_t ranks = (size_t)e->size, n = ranks * (size_t)passes;
-    void *memory;
-    TRY(memory_alloc(2 * n * sizeof(double) + ranks * sizeof(int), &memory));
-    struct pipe p = {e, s, passes, slow, NULL, {memory, (double *)memory + n}};
+    double *memory = memory_new(2 * n * sizeof *memory + ranks * sizeof(int));
+    if (!memory) return ERR_MEMORY;
+    struct pipe p = {e, s, passes, slow, NULL, {memory, memory + n}};
     p.turn = (int *)(void *)(p.came[1] + n);
     for (size_t i = 0; i < 2 * n; i++) p.came[0][i] = INFINITY;
     enum error err = ERR_NONE;
@@ -101,11 +101,10 @@ static void pipe_copy_ranks(struct exchange *e, struct exchange *peers, int stag
 static enum error pipe_sum(struct exchange *e, const struct step_stages *s, const struct pipe_copies *how, int stage) {
     struct network_plan net = e->net.plan;
     struct exchange peers;
-    void *number;
     net.devices = e->size / s->count;
-    TRY(memory_alloc((size_t)net.devices * sizeof(int), &number));
-    for (int c = 0; c < net.devices; c++)
-        ((int *)number)[c] = c * s->count + stage; /* without servers, devices are ranks */
+    int *number = memory_new((size_t)net.devices * sizeof *number);
+    if (!number) return ERR_MEMORY;
+    for (int c = 0; c < net.devices; c++) number[c] = c * s->count + stage; /* without servers, devices are ranks */
     net.links.number = number;
     double bytes = s->messages[stage] ? s->bytes[stage] / s->messages[stage] : 0;
     const struct ground g = {net.devices, net.devices, net.outside, false, how->leaves};

@@ -29,18 +29,14 @@ static double crowd_of(const struct simulate_plan *p, int devices) {
 }
 
 static enum error simulate_doubles_alloc(int n, double **out) {
-    void *memory;
-    TRY(memory_alloc((size_t)n * sizeof **out, &memory));
-    *out = memory;
+    TRY_MEMORY(*out = memory_new((size_t)n * sizeof **out));
     return ERR_NONE;
 }
 
 /* Where servers are apart, ranks begin with them. */
 static enum error replay_number(struct replay *r, struct emulation *links) {
-    void *memory;
     int ranks = r->workers + r->plan->servers;
-    TRY(memory_alloc((size_t)ranks * sizeof *r->number, &memory));
-    r->number = memory;
+    TRY_MEMORY(r->number = memory_new((size_t)ranks * sizeof *r->number));
     for (int i = 0; i < ranks; i++) r->number[i] = (i + r->plan->servers) % ranks;
     links->number = r->number;
     return ERR_NONE;

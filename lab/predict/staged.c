@@ -8,7 +8,6 @@
 #include "modes/share/stages.h"
 
 #include <math.h>
-#include <string.h>
 
 /* ---- which layers each stage has ------------------------------------------------------------ */
 

@@ -18,8 +18,7 @@ static enum error read_steps(const struct trace_rank *r, struct pool *pool, stru
     int most = 0;
     *n = 0;
     for (int i = 0; i < r->nevents; i++) most += r->events[i].kind == TRACE_STEP;
-    *out = pool_alloc(pool, ((size_t)most + 1) * sizeof **out);
-    if (!*out) return ERR_MEMORY;
+    TRY_MEMORY(*out = pool_alloc(pool, ((size_t)most + 1) * sizeof **out));
     for (int i = 0; i < r->nevents; i++) {
         const struct trace_event *e = &r->events[i];
         struct traced_step *last = *n ? &(*out)[*n - 1] : NULL;

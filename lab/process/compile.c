@@ -42,8 +42,7 @@ static enum error compile_with(const char *source, const char *object, const cha
 enum error compile_plugin(const char *source, struct pool *pool, const char **object) {
     char *headers;
     if (!file_exists(source)) return FAIL(ERR_INPUT, "there is no file '%s'", source);
-    *object = pool_printf(pool, "%.*s.so", (int)strlen(source) - 2, source);
-    if (!*object) return ERR_MEMORY;
+    TRY_MEMORY(*object = pool_printf(pool, "%.*s.so", (int)strlen(source) - 2, source));
     TRY(file_make_temporary("headers", pool, &headers));
     enum error err = compile_with(source, *object, headers, pool), gone = file_remove_tree(headers);
     return err != ERR_NONE ? err : gone;

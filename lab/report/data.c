@@ -155,8 +155,7 @@ static struct report_answer answer_read(const struct json_value *v, const char *
 static enum error answers_read(const struct report_data *d, const struct json_value *pair, struct pool *pool,
                                struct report_answer **out) {
     const struct json_value *all = json_member(pair, "answers", JSON_ARRAY);
-    *out = pool_alloc(pool, (size_t)d->nmetrics * sizeof **out);
-    if (!*out) return ERR_MEMORY;
+    TRY_MEMORY(*out = pool_alloc(pool, (size_t)d->nmetrics * sizeof **out));
     for (int m = 0; m < d->nmetrics; m++) {
         (*out)[m] = answer_read(m == 0 ? pair : NULL, "ratio");
         for (int i = 0; all && i < all->count; i++)

@@ -4,7 +4,6 @@
 #include "engine/base/file.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { POINTS = 120, GROUPS = 6 };

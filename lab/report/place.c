@@ -2,7 +2,6 @@
 #include "lab/report/data.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* The most devices of a side; its first place. -1: the side has no cell. */

@@ -2,7 +2,6 @@
 #include "lab/report/data.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- the verdict ---- */

@@ -129,12 +129,12 @@ enum error report_tuning(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "tuning", "Each side at its best");
     const struct json_value *seeds = json_member(t.root, "seeds", JSON_ARRAY);
     int each = seeds ? seeds->count : 1;
-    report_print(r, s,
-                 "Before the comparison each side tried the same %d values, with %d seed%s each (search: %s), as long "
-                 "as %g whole "
-                 "runs of each side. No run of the comparison has one of these seeds. The best by %s was taken.",
-                 t.tries->count, each, each == 1 ? "" : "s", json_text(t.root, "search"),
-                 json_number(t.root, "runs_each"), t.metric->words);
+    report_print(
+        r, s,
+        "Before the comparison each side tried the same %d values, with %d seed%s each (search: %s), as long as %g "
+        "whole runs of each side. No run of the comparison has one of these seeds. The best by %s was taken.",
+        t.tries->count, each, each == 1 ? "" : "s", json_text(t.root, "search"), json_number(t.root, "runs_each"),
+        t.metric->words);
     for (int c = 0; c < t.cells->count && c < REPORT_TEXTS - 2; c++)
         report_print(r, s, "%s.", json_text(&t.cells->children[c], "words"));
     TRY(tuning_plots(r, s, &t));

@@ -71,8 +71,7 @@ static enum error read_told(const struct foreign *f, struct pool *pool, struct t
                                    : "";
     return FAIL(ERR_DATA,
                 "the command ended with code 0, but reported no step%s\nprint lines such as {\"step\": 1, \"loss\": "
-                "2.3, \"ms\": "
-                "12.1}, or write them to the file $ENGINE_METRICS; see engine help compare",
+                "2.3, \"ms\": 12.1}, or write them to the file $ENGINE_METRICS; see engine help compare",
                 torn ? torn : "");
 }
 

@@ -4,7 +4,6 @@
 #include "lab/runner/search.h"
 
 #include "engine/base/file.h"
-#include "engine/base/text.h"
 #include "engine/train/stop.h"
 #include "lab/runner/impl.h"
 
@@ -89,8 +88,7 @@ static enum error search_parts(const struct search *s, struct runner_state *stat
 static enum error search_cells(const struct search *s, const struct experiment *x) {
     struct compared runs;
     struct runner r = *s->r;
-    r.folder = pool_printf(x->pool, "%s/tune", s->r->folder);
-    if (!r.folder) return ERR_MEMORY;
+    TRY_MEMORY(r.folder = pool_printf(x->pool, "%s/tune", s->r->folder));
     TRY(compare_begin(x, r.folder, &runs));
     bool *in = pool_alloc(x->pool, (size_t)x->ncells * sizeof *in);
     struct runner_part part = {.in = in};
@@ -114,8 +112,7 @@ static enum error search_round(const struct search *s, const char **report) {
     source.search = &tries;
     t->done = false;
     for (int i = 0; i < s->x->ncells; i++) {
-        t->cell[i].tried = pool_alloc(s->x->pool, (size_t)t->ntries * sizeof *t->cell[i].tried);
-        if (!t->cell[i].tried) return ERR_MEMORY;
+        TRY_MEMORY(t->cell[i].tried = pool_alloc(s->x->pool, (size_t)t->ntries * sizeof *t->cell[i].tried));
     }
     enum error err = experiment_open(&source, &x, &wrong);
     *report = wrong ? pool_strndup(s->x->pool, wrong, strlen(wrong)) : NULL;
@@ -201,8 +198,7 @@ static enum error search_wider(const struct search *s) {
 static enum error search_begin(const struct search *s) {
     struct tuned *t = s->out;
     *t = (struct tuned){.tune = &s->x->tune};
-    t->cell = pool_alloc(s->x->pool, (size_t)s->x->ncells * sizeof *t->cell);
-    if (!t->cell) return ERR_MEMORY;
+    TRY_MEMORY(t->cell = pool_alloc(s->x->pool, (size_t)s->x->ncells * sizeof *t->cell));
     return tune_first(t->tune, s->x->seed, s->x->pool, t->tries, &t->ntries);
 }
 

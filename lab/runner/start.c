@@ -7,7 +7,6 @@
 #include "lab/results/foreign.h"
 #include "transport/launch/token.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -15,7 +15,6 @@
 #include "transport/launch/token.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* Waiting for others may be ended by the first signal, with which a file goes where they were to
  * meet, if it is ours. That they differ from us is how they were started, so not what a mismatch

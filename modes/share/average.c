@@ -66,19 +66,15 @@ static void warn_of_resume(const struct share *l) {
 
 enum error average_open(struct mode *m) {
     struct trainer *t = m->t;
-    void *memory;
-    TRY(memory_alloc(sizeof(struct share), &memory));
-    struct share *l = m->share = memory;
+    struct share *l = m->share = memory_new(sizeof *l);
+    if (!l) return ERR_MEMORY;
     *l = (struct share){.m = m, .state = t->config->ddp.sync.state == SYNC_AVERAGE};
     size_t most = (size_t)(m->how->every < t->steps ? m->how->every : t->steps);
-    TRY(memory_alloc((most * SUMS + 1) * sizeof *l->sums, &memory));
-    l->sums = memory;
-    TRY(memory_alloc(most * sizeof *l->known, &memory));
-    l->known = memory;
+    TRY_MEMORY(l->sums = memory_new((most * SUMS + 1) * sizeof *l->sums));
+    TRY_MEMORY(l->known = memory_new(most * sizeof *l->known));
     m->standing->outer = t->config->ddp.sync.outer.lr > 0;
     if (m->standing->outer || m->how->compressed) {
-        TRY(memory_alloc((size_t)t->model->arena_floats * sizeof *l->theta, &memory));
-        l->theta = memory;
+        TRY_MEMORY(l->theta = memory_new((size_t)t->model->arena_floats * sizeof *l->theta));
     }
     warn_of_resume(l);
     if (m->how->plan.after[0].by != MOVE_ALL_REDUCE) TRY(share_open_spare(m));

@@ -9,7 +9,6 @@
 #include "modes/share/compress.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { BLOCK = 256 };
 struct block {

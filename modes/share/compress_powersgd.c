@@ -100,10 +100,8 @@ static bool is_within(const struct packet *p, const struct tensor_info *t) {
 }
 
 static enum error lay_out(struct compress *c) {
-    void *memory;
     const struct model *m = c->t->model;
-    TRY(memory_alloc((size_t)m->nparams * sizeof(struct matrix), &memory));
-    c->own = memory;
+    TRY_MEMORY(c->own = memory_new((size_t)m->nparams * sizeof(struct matrix)));
     for (int i = 0; i < m->nparams; i++) matrices_of(c)[i] = shape_of(c, &m->params[i]);
     return ERR_NONE;
 }

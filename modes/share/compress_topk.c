@@ -9,12 +9,9 @@
  * Magnitudes are compared by the upper 15 bits of theirs (a part in 128); of the last that are alike
  * those that stand first are taken. That finds k in two passes, whatever the numbers are. */
 #include "engine/base/half.h"
-#include "engine/base/vector.h"
-#include "engine/settings/compress.h"
 #include "modes/share/compress.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { CLASSES = 1 << 15 };
 

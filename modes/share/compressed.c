@@ -41,25 +41,19 @@ enum error compress_alloc(struct compress *c, size_t bytes, void **out) {
 
 /* The servers' parts of a bucket, in its own positions. */
 static enum error open_parts(struct compress *c, struct packet *p, const int64_t *part) {
-    void *memory;
-    TRY(memory_alloc((size_t)(c->t->standing.ranks + 1) * sizeof *p->part, &memory));
-    p->part = memory;
+    TRY_MEMORY(p->part = memory_new((size_t)(c->t->standing.ranks + 1) * sizeof *p->part));
     for (int r = 0; r <= c->t->standing.ranks; r++) p->part[r] = part[r] > p->begin ? part[r] - p->begin : 0;
     return ERR_NONE;
 }
 
 /* part: of servers apart, of all buckets; else NULL. */
 static enum error open_packets(struct compress *c, const struct buckets *cut, const int64_t *part) {
-    void *memory;
     int64_t n = c->t->model->arena_floats;
     if (c->coder ? c->coder->feedback : c->ops->feedback) {
-        TRY(memory_alloc((size_t)n * sizeof(float), &memory));
-        c->rest = memory;
+        TRY_MEMORY(c->rest = memory_new((size_t)n * sizeof(float)));
     }
-    TRY(memory_alloc(2 * (size_t)(c->t->standing.ranks + 1) * sizeof *c->parts, &memory));
-    c->parts = memory;
-    TRY(memory_alloc((size_t)cut->count * sizeof *c->packets, &memory));
-    c->packets = memory;
+    TRY_MEMORY(c->parts = memory_new(2 * (size_t)(c->t->standing.ranks + 1) * sizeof *c->parts));
+    TRY_MEMORY(c->packets = memory_new((size_t)cut->count * sizeof *c->packets));
     c->count = cut->count;
     for (int b = 0; b < c->count; b++) {
         struct packet *p = &c->packets[b];
@@ -98,9 +92,8 @@ static enum error open_compress(struct mode *m, struct compress *c) {
 
 /* Slices are cut by their owner, gradients as without it; servers apart receive their parts of what is cut like these. */
 static enum error compressed_open(struct mode *m) {
-    void *memory;
-    TRY(memory_alloc(sizeof(struct compress), &memory));
-    struct compress *c = m->packed = memory;
+    struct compress *c = m->packed = memory_new(sizeof *c);
+    if (!c) return ERR_MEMORY;
     c->owner = share_ops_of(m->how->share);
     TRY(c->owner.open(m));
     if (!m->how->servers) m->cut = &m->buckets;

@@ -63,15 +63,14 @@ static void units_find(struct mode *m, struct unit *unit) {
 /* Where units leave one by one in backward, and no gradient stays in the arena from one pass or step to the next. */
 static enum error units_open(struct mode *m) {
     const struct trainer *t = m->t;
-    void *memory;
     bool stay = t->arena.leaving > 1 || t->feed.nlaps * t->config->batch.accumulate > 1 || t->tensors.frozen;
     if (stay || t->feed.members || !m->how->overlap) return ERR_NONE;
     size_t n = (size_t)m->cut->count;
-    TRY(memory_alloc(n * sizeof *m->slots->unit, &memory));
-    m->slots->unit = memory;
-    units_find(m, memory);
-    TRY(memory_alloc(n * sizeof(int), &memory));
-    m->slots->spares = (struct spares){m, t->arena.grads[0], memory, 0};
+    TRY_MEMORY(m->slots->unit = memory_new(n * sizeof *m->slots->unit));
+    units_find(m, m->slots->unit);
+    int *spare = memory_new(n * sizeof *spare);
+    if (!spare) return ERR_MEMORY;
+    m->slots->spares = (struct spares){m, t->arena.grads[0], spare, 0};
     m->slots->paged = m->slots->unit[0].reach + 1;
     return ERR_NONE;
 }
@@ -116,8 +115,7 @@ static enum error unit_leave(struct mode *m, int u) {
 static enum error slots_open(struct mode *m) {
     const struct arenas *a = &m->t->arena;
     void *memory;
-    TRY(memory_alloc(sizeof(struct slots) + (size_t)(m->standing->ranks + 1) * sizeof(int64_t), &memory));
-    m->slots = memory;
+    TRY_MEMORY(m->slots = memory_new(sizeof(struct slots) + (size_t)(m->standing->ranks + 1) * sizeof(int64_t)));
     for (int b = 0; b < m->cut->count; b++) {
         int64_t n = align_floats(m->cut->edge[b + 1] - m->cut->edge[b]);
         if (n > m->slots->each) m->slots->each = n;

@@ -32,10 +32,9 @@ struct mailbox {
 };
 
 enum error mailbox_create(struct group *g, double timeout, struct mailbox **out) {
-    void *memory;
     int workers = group_size(g) - 1;
-    TRY(memory_alloc(sizeof(struct mailbox) + (size_t)workers * sizeof(struct slot), &memory));
-    struct mailbox *m = *out = memory;
+    struct mailbox *m = *out = memory_new(sizeof *m + (size_t)workers * sizeof(struct slot));
+    if (!m) return ERR_MEMORY;
     m->group = g;
     m->timeout = timeout;
     m->workers = workers;

@@ -28,12 +28,10 @@ static enum error mixed_find(const struct reduce_config *c, const struct plugin 
 }
 
 enum error mixed_open(struct mode *m) {
-    void *memory;
-    TRY(memory_alloc(sizeof(struct share), &memory));
-    struct share *l = m->share = memory;
+    struct share *l = m->share = memory_new(sizeof *l);
+    if (!l) return ERR_MEMORY;
     TRY(mixed_find(&m->t->config->ddp.reduce, &l->by));
-    TRY(memory_alloc((size_t)(m->t->model->nparams + m->cut->count + 1) * sizeof *l->tensor, &memory));
-    l->tensor = memory;
+    TRY_MEMORY(l->tensor = memory_new((size_t)(m->t->model->nparams + m->cut->count + 1) * sizeof *l->tensor));
     return share_open_spare(m);
 }
 

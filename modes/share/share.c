@@ -34,14 +34,12 @@ struct span share_bucket(const struct mode *m, float *arena, int b) {
 }
 
 enum error share_open_spare(struct mode *m) {
-    void *memory;
     int64_t most = 0;
     for (int b = 0; b < m->cut->count; b++) {
         int64_t n = m->cut->edge[b + 1] - m->cut->edge[b];
         if (n > most) most = n;
     }
-    TRY(memory_alloc((size_t)most * sizeof *m->spare, &memory));
-    m->spare = memory;
+    TRY_MEMORY(m->spare = memory_new((size_t)most * sizeof *m->spare));
     return ERR_NONE;
 }
 

@@ -62,27 +62,25 @@ static void cut_bucket(struct share *s, const struct sharing *how, int b, int64_
 }
 
 enum error slices_open(struct mode *m) {
-    void *memory;
     int64_t at = 0;
     struct trainer *t = m->t;
-    TRY(memory_alloc(sizeof(struct share), &memory));
-    struct share *s = m->share = memory;
+    struct share *s = m->share = memory_new(sizeof *s);
+    if (!s) return ERR_MEMORY;
     *s = (struct share){.t = t, .group = m->team.group};
     TRY(buckets_init(&s->buckets, t->model, &m->how->cut));
     buckets_align(&s->buckets, NORM_BLOCK);
     m->cut = &s->buckets;
     size_t n = (size_t)s->buckets.count;
-    TRY(memory_alloc(n * (size_t)(t->standing.ranks + 1) * sizeof *s->part, &memory));
-    m->part = s->part = memory;
-    TRY(memory_alloc(n * sizeof *s->own, &memory));
-    s->own = memory;
-    TRY(memory_alloc((size_t)t->standing.ranks * sizeof(int64_t), &memory));
+    TRY_MEMORY(m->part = s->part = memory_new(n * (size_t)(t->standing.ranks + 1) * sizeof *s->part));
+    TRY_MEMORY(s->own = memory_new(n * sizeof *s->own));
+    int64_t *room = memory_new((size_t)t->standing.ranks * sizeof *room);
+    if (!room) return ERR_MEMORY;
     for (int b = 0; b < s->buckets.count; b++) {
-        cut_bucket(s, m->how, b, memory);
+        cut_bucket(s, m->how, b, room);
         s->own[b] = (struct slice){part(s, b)[t->rank], part(s, b)[t->rank + 1], at};
         at += s->own[b].end - s->own[b].begin;
     }
-    memory_free(memory);
+    memory_free(room);
     m->standing->slices = s->own;
     m->standing->nslices = s->buckets.count;
     return ahead_open(m, &m->ahead);

@@ -35,9 +35,7 @@ int stages_user(const struct stages *s, int param, int step) {
 
 static enum error make_parts(struct stages *s) {
     int first[RUN_DEVICES_MAX + 1] = {0};
-    void *memory;
-    TRY(memory_alloc((size_t)s->count * sizeof *s->part, &memory));
-    s->part = memory;
+    TRY_MEMORY(s->part = memory_new((size_t)s->count * sizeof *s->part));
     TRY(stages_cut(s->m, s->count, first, &s->how));
     for (int k = 0; k < s->count; k++) s->part[k] = model_part(s->m->t->model, first[k], first[k + 1]);
     return ERR_NONE;
@@ -69,9 +67,7 @@ static void take_standing(struct stages *s) {
 }
 
 static enum error stages_open(struct mode *m) {
-    void *memory;
-    TRY(memory_alloc(sizeof(struct stages), &memory));
-    m->share = memory;
+    TRY_MEMORY(m->share = memory_new(sizeof(struct stages)));
     struct stages *s = stages_of(m);
     int ranks = m->standing->ranks, rank = m->t->rank;
     *s = (struct stages){.m = m, .count = m->how->stages, .copies = ranks / m->how->stages};
@@ -87,8 +83,7 @@ static enum error stages_open(struct mode *m) {
     TRY(relay_open(s));
     m->cut = &s->buckets;
     size_t blocks = (size_t)(m->t->model->arena_floats / NORM_BLOCK + 1), told = HEADER_FLOATS + blocks;
-    TRY(memory_alloc(told * sizeof *s->told + (size_t)s->count * NORM_BLOCK * sizeof *s->border, &memory));
-    s->told = memory;
+    TRY_MEMORY(s->told = memory_new(told * sizeof *s->told + (size_t)s->count * NORM_BLOCK * sizeof *s->border));
     s->border = (float *)(void *)(s->told + told);
     take_standing(s);
     return ERR_NONE;

@@ -118,9 +118,9 @@ static enum error measure_layers(struct trainer *t, double *seconds) {
     if (n < 1) n = 1;
     int64_t floats = 2 * m->arena_floats + m->buffer_floats + n * (shape_count(&m->input) + 2 * outputs + 2);
     struct graph *g = NULL;
-    void *memory;
-    TRY(memory_alloc((size_t)floats * sizeof(float), &memory));
-    float *zeros = memory, *x = zeros + 2 * m->arena_floats + m->buffer_floats;
+    float *zeros = memory_new((size_t)floats * sizeof *zeros);
+    if (!zeros) return ERR_MEMORY;
+    float *x = zeros + 2 * m->arena_floats + m->buffer_floats;
     const struct graph_batch b = {.n = n,
                                   .x = x,
                                   .labels = t->feed.data->classes ? (const int32_t *)(const void *)x : NULL,
@@ -133,7 +133,7 @@ static enum error measure_layers(struct trainer *t, double *seconds) {
     if (err == ERR_NONE) graph_freeze(g, t->tensors.frozen, true);
     if (err == ERR_NONE) err = measure_passes(g, &w, zeros);
     graph_free(g);
-    memory_free(memory);
+    memory_free(zeros);
     return err;
 }
 
@@ -168,15 +168,15 @@ static void cut_best(const struct cutter *c, const struct model *m, int *first) 
 enum error stages_cut_by(const struct run_config *config, const struct model *m, int count, const double *seconds,
                          int *first) {
     size_t row = (size_t)m->nnodes + 1, table = row * (size_t)(count + 1);
-    void *memory;
     first[0] = 0, first[count] = m->nnodes;
     if (stages_are_named(&config->pipeline)) return cut_as_named(&config->pipeline, m, first);
-    TRY(memory_alloc((row + table) * sizeof(double) + table * sizeof(int), &memory));
-    double *upto = memory, *least = upto + row;
+    double *upto = memory_new((row + table) * sizeof *upto + table * sizeof(int));
+    if (!upto) return ERR_MEMORY;
+    double *least = upto + row;
     const struct cutter c = {m->nnodes, count, upto, least, (int *)(void *)(least + table)};
     for (int k = 0; k < m->nnodes; k++) upto[k + 1] = upto[k] + seconds[k] + 1e-9; /* no stage without a layer */
     cut_best(&c, m, first);
-    memory_free(memory);
+    memory_free(upto);
     return ERR_NONE;
 }
 

@@ -99,9 +99,7 @@ enum error relay_settle(struct relay *r) {
 }
 
 enum error relay_open(struct stages *s) {
-    void *memory;
-    TRY(memory_alloc(sizeof *s->relay, &memory));
-    s->relay = memory;
+    TRY_MEMORY(s->relay = memory_new(sizeof *s->relay));
     s->relay->s = s;
     s->ends = (struct graph_ends){relay_take, relay_give, s->relay};
     return ERR_NONE;

@@ -56,9 +56,8 @@ struct share {
 static enum error stale_open(struct mode *m) {
     struct trainer *t = m->t;
     const struct run_config *c = t->config;
-    void *memory;
-    TRY(memory_alloc(sizeof(struct share) + (size_t)t->standing.workers * sizeof(struct worker), &memory));
-    struct share *a = m->share = memory;
+    struct share *a = m->share = memory_new(sizeof *a + (size_t)t->standing.workers * sizeof(struct worker));
+    if (!a) return ERR_MEMORY;
     a->t = t;
     a->group = m->team.group;
     a->in_turn = c->deterministic != DETERMINISTIC_FALSE;

@@ -199,8 +199,7 @@ enum error places_plan(struct places *p, struct bands *bands, const struct placi
     bool ring = tree.order == ORDER_RING; /* whose neighbours are those by number */
     int givers = size - tree.idle, leaves = ring || tree.leaves < givers ? givers : tree.leaves;
     *p = (struct places){.size = size, .hosts = roster ? roster->hosts : 1, .terms = places_terms(leaves, givers)};
-    p->rank = pool_alloc(pool, 2 * (size_t)size * sizeof *p->rank);
-    if (!p->rank) return ERR_MEMORY;
+    TRY_MEMORY(p->rank = pool_alloc(pool, 2 * (size_t)size * sizeof *p->rank));
     p->place = p->rank + size;
     p->own = tree.idle ? 0 : leaves_subtrees(0, leaves_cut(leaves, givers, 1));
     TRY(bands_create(bands, size, givers, p->terms, pool));

@@ -4,7 +4,6 @@
 #include "transport/algo/algo.h"
 
 #include "engine/base/plugin.h"
-#include "engine/base/text.h"
 
 #include <pthread.h>
 #include <stdio.h>

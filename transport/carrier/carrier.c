@@ -182,9 +182,8 @@ enum error carrier_alone(struct group *g, struct collective *c) {
 /* ---- for those who write one ---- */
 
 enum error carrier_create(struct group *g, size_t bytes, struct carrier **out) {
-    void *memory;
-    TRY(memory_alloc(bytes, &memory));
-    struct carrier *cr = *out = memory;
+    struct carrier *cr = *out = memory_new(bytes);
+    if (!cr) return ERR_MEMORY;
     *cr = (struct carrier){.group = g, .device = g->params.device, .runtime = device_runtime(g->params.device)};
     for (int l = 0; l < DEVICE_LANES; l++) TRY(cr->runtime->mark_create(cr->device, &cr->end[l]));
     return ERR_NONE;

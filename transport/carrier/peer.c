@@ -16,7 +16,6 @@
  * that have been asked for. The last sync of a call keeps a rank that leaves in peace from closing it too early. */
 #include "transport/carrier/carrier.h"
 
-#include "engine/base/clock.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -60,9 +59,7 @@ static enum error peer_suits(const struct group *g) {
 }
 
 static enum error hall_create(int size, struct hall **out) {
-    void *memory;
-    TRY(memory_alloc(sizeof(struct hall) + (size_t)size * sizeof(struct stand), &memory));
-    *out = memory;
+    TRY_MEMORY(*out = memory_new(sizeof(struct hall) + (size_t)size * sizeof(struct stand)));
     pthread_mutex_init(&(*out)->mutex, NULL);
     (*out)->members = size;
     return ERR_NONE;

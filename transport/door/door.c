@@ -187,9 +187,8 @@ static enum error door_listen(struct door *d, const struct door_params *p, int *
 }
 
 enum error door_open(const struct door_params *p, struct door **out, int *port) {
-    void *memory;
-    TRY(memory_alloc(sizeof(struct door), &memory));
-    struct door *d = memory;
+    struct door *d = memory_new(sizeof *d);
+    if (!d) return ERR_MEMORY;
     d->ops = p->ops;
     d->user = p->user;
     d->ours = p->ours;

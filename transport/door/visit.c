@@ -1,5 +1,4 @@
 #include "transport/door/visit.h"
-#include "engine/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -175,11 +175,10 @@ static void flight_enlist(struct group_flight *f) {
 enum error flight_open(struct group *g, const struct group_flight *parent, int split, int color,
                        struct group_flight **out) {
     char folder[PATH_MAX];
-    void *memory;
     *out = NULL;
     if (g->size == 1) return ERR_NONE;
-    TRY(memory_alloc(sizeof(struct group_flight), &memory));
-    struct group_flight *f = memory;
+    struct group_flight *f = memory_new(sizeof *f);
+    if (!f) return ERR_MEMORY;
     enum error err = ERR_NONE;
     bool first = g->params.roster ? g->params.roster->of[g->rank].local == 0 : g->rank == 0; /* of this host */
     if (!split)

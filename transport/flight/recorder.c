@@ -98,9 +98,8 @@ static enum error recorder_map(struct recorder *r, const struct recorder_params 
 enum error recorder_open(const struct recorder_params *p, struct recorder **out) {
     assert(p->rank >= 0 && p->rank < p->size && p->size <= RANKS_MOST);
     assert(p->calls > 0 && p->calls <= RECORDER_CALLS);
-    void *memory;
-    TRY(memory_alloc(sizeof(struct recorder), &memory));
-    struct recorder *r = memory;
+    struct recorder *r = memory_new(sizeof *r);
+    if (!r) return ERR_MEMORY;
     r->lanes = p->mail ? ALL_LANES : LANES;
     r->a_lane = (uint32_t)p->calls;
     enum error err = recorder_map(r, p);

@@ -117,8 +117,7 @@ enum error recording_read(const char *path, struct pool *pool, struct recording 
         return FAIL(ERR_DATA, "'%s' has %zu bytes, and should have %zu", path, n,
                     RECORD_HEAD + places * sizeof(struct flight_record));
     recording_read_head(&head, out);
-    out->calls = pool_alloc(pool, (places + 1) * sizeof *out->calls);
-    if (!out->calls) return ERR_MEMORY;
+    TRY_MEMORY(out->calls = pool_alloc(pool, (places + 1) * sizeof *out->calls));
     for (size_t i = 0; i < places; i++) {
         struct flight_record e;
         memcpy(&e, bytes + RECORD_HEAD + i * sizeof e, sizeof e);

@@ -9,7 +9,6 @@
 #include "transport/link/link.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct merge_report {

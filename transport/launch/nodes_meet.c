@@ -49,11 +49,10 @@ enum error nodes_secret(const char *spec, int count, struct pool *pool, const ch
 }
 
 enum error nodes_open(const struct nodes_params *p, struct nodes **out) {
-    void *memory;
     size_t bytes;
     TRY(memory_size(2 * (size_t)p->nodes_max, sizeof(struct present), "nodes", &bytes));
-    TRY(memory_alloc(sizeof(struct nodes) + bytes, &memory));
-    struct nodes *n = memory;
+    struct nodes *n = memory_new(sizeof *n + bytes);
+    if (!n) return ERR_MEMORY;
     n->p = p;
     if (random_bytes(&n->instance, sizeof n->instance) != ERR_NONE) n->instance = (uint32_t)clock_ns();
     snprintf(n->url, sizeof n->url, "tcp://%s", p->master ? p->master : "127.0.0.1:0");

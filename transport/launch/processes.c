@@ -369,13 +369,10 @@ static enum error result_tell(struct launch_watch *w) {
 
 static enum error watch_open(struct launch_watch *w) {
     size_t size = (size_t)w->p->size, bytes;
-    void *memory;
     TRY(memory_size(size, sizeof *w->ranks, "ranks", &bytes));
-    TRY(memory_alloc(bytes, &memory));
-    w->ranks = memory;
+    TRY_MEMORY(w->ranks = memory_new(bytes));
     TRY(memory_size(size + 1, sizeof *w->fds, "ranks", &bytes));
-    TRY(memory_alloc(bytes, &memory));
-    w->fds = memory;
+    TRY_MEMORY(w->fds = memory_new(bytes));
     return signals_take(&w->signals);
 }
 

@@ -143,8 +143,7 @@ static enum error roster_read(const struct meet *m, const struct store_meeting *
 
 static enum error rendezvous_run(struct meet *m, struct pool *pool, struct attendant **all) {
     struct store_meeting met;
-    m->coming.name = pool_printf(m->pool, "%s.%s", m->r->round, m->r->what);
-    if (!m->coming.name) return ERR_MEMORY;
+    TRY_MEMORY(m->coming.name = pool_printf(m->pool, "%s.%s", m->r->round, m->r->what));
     TRY(words_write(m));
     TRY(outcome_await(m, &met));
     return roster_read(m, &met, pool, all);

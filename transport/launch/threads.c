@@ -70,10 +70,9 @@ static int crew_start(struct crew *c, struct rank_thread *threads, int size, int
 enum error launch_threads(int size, rank_fn fn, void *user) {
     assert(size > 0);
     size_t bytes;
-    void *memory;
     TRY(memory_size((size_t)size, sizeof(struct rank_thread), "threads", &bytes));
-    TRY(memory_alloc(bytes, &memory));
-    struct rank_thread *threads = memory;
+    struct rank_thread *threads = memory_new(bytes);
+    if (!threads) return ERR_MEMORY;
     struct crew crew = {
         .fn = fn, .user = user, .gate = PTHREAD_MUTEX_INITIALIZER, .telling = PTHREAD_MUTEX_INITIALIZER};
     int why = 0, started = crew_start(&crew, threads, size, &why);

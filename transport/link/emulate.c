@@ -19,7 +19,6 @@
 #include "engine/base/text.h"
 #include "transport/link/link.h"
 
-#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
@@ -229,10 +228,9 @@ static enum error emulation_check(const struct emulation *as) {
 
 enum error link_emulate(struct link *l, const struct emulation *as) {
     int size = l->params.size;
-    void *memory;
     TRY(emulation_check(as));
-    TRY(memory_alloc(sizeof(struct emulated) + (size_t)size * sizeof(int64_t), &memory));
-    struct emulated *e = l->emulated = memory;
+    struct emulated *e = l->emulated = memory_new(sizeof *e + (size_t)size * sizeof(int64_t));
+    if (!e) return ERR_MEMORY;
     e->inner = l->ops;
     e->as = *as;
     e->ops = emulated_ops(l->ops);

@@ -136,9 +136,8 @@ static void hosts_note(struct link *l, const char *doing, int64_t step) {
 
 static enum error hosts_create(const struct link_params *p, struct hosts **out) {
     size_t n = (size_t)p->size;
-    void *memory;
-    TRY(memory_alloc(sizeof(struct hosts) + 2 * n * sizeof(int), &memory));
-    struct hosts *h = memory;
+    struct hosts *h = memory_new(sizeof *h + 2 * n * sizeof(int));
+    if (!h) return ERR_MEMORY;
     h->world = (int *)(h + 1);
     h->leader = h->world + n;
     const struct seat_of *seat = p->roster->of;

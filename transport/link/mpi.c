@@ -300,9 +300,7 @@ static enum error mpi_open_lane(struct tcp *t, int lane) {
     struct mpi_lane *m = mpi_lane_of(t, lane);
     int number[RANKS_MOST];
     char words[MPI_WORDS];
-    void *memory;
-    TRY(memory_alloc(2 * FIRST + WINDOW * PIECE, &memory));
-    m->held = memory;
+    TRY_MEMORY(m->held = memory_new(2 * FIRST + WINDOW * PIECE));
     m->first_in = m->held + WINDOW * PIECE;
     m->first_out = m->first_in + FIRST;
     for (int r = 0; r < p->size; r++) number[r] = p->roster->of[r].number;
@@ -326,10 +324,9 @@ static void mpi_close(struct link *l) {
 }
 
 static enum error mpi_open_carried(struct tcp *t, const struct mpi *mpi) {
-    void *memory;
     TRY(mpi_check_ranks(&t->link.params, mpi));
-    TRY(memory_alloc(sizeof(struct mpi_carried), &memory));
-    struct mpi_carried *c = t->carried = memory;
+    struct mpi_carried *c = t->carried = memory_new(sizeof *c);
+    if (!c) return ERR_MEMORY;
     c->mpi = mpi;
     for (int i = 0; i < LANES; i++) TRY(mpi_open_lane(t, i));
     t->link.guard = NULL; /* of what MPI sends, nothing is known */

@@ -2,12 +2,10 @@
  * each of which maps it, a memfd, at an address of its own. Ranks show their calls, count their steps and leave small messages on the board, and
  * reach each other's buffers where these lie in it. Flags are written by one rank and polled by the others. */
 #include "transport/link/shared.h"
-#include "engine/base/clock.h"
 #include "engine/base/memory.h"
 
 #include <assert.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -27,9 +25,8 @@ static enum error board_take_part(struct board_member *own, int rank) {
 static enum error shared_open(const struct link_params *p, const struct link_ops *ops, struct link **out) {
     struct board *b = p->meeting->board;
     if (b->size != p->size) return FAIL(ERR_MISMATCH, "a group of %d ranks, a meeting for %d", p->size, b->size);
-    void *memory;
-    TRY(memory_alloc(sizeof(struct shared) + (size_t)LINK_WAYS * 2 * (size_t)p->size, &memory));
-    struct shared *s = memory;
+    struct shared *s = memory_new(sizeof *s + (size_t)LINK_WAYS * 2 * (size_t)p->size);
+    if (!s) return ERR_MEMORY;
     s->link.ops = ops;
     s->link.params = *p;
     s->meeting = p->meeting;

@@ -4,7 +4,6 @@
 #include "transport/link/tcp_impl.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- calls ---- */
 
@@ -128,9 +127,8 @@ static enum error tcp_choose_seals(struct tcp *t) {
 }
 
 static enum error tcp_create(const struct link_params *p, const struct link_ops *ops, struct tcp **out) {
-    void *memory;
-    TRY(memory_alloc(sizeof(struct tcp) + (size_t)p->size * sizeof(struct tcp_peer), &memory));
-    struct tcp *t = memory;
+    struct tcp *t = memory_new(sizeof *t + (size_t)p->size * sizeof(struct tcp_peer));
+    if (!t) return ERR_MEMORY;
     t->link.ops = t->own = ops;
     t->link.params = *p;
     t->events = t->control_bell = t->arrivals = -1;

@@ -43,18 +43,16 @@ static void line_end(const struct tcp_line *line) {
 }
 
 enum error line_open(struct tcp *t, const struct stream *s, const struct hello *h, struct tcp_line **out) {
-    void *memory;
-    enum error err = memory_alloc(sizeof(struct tcp_line), &memory);
-    if (err) {
+    struct tcp_line *l = *out = memory_new(sizeof *l);
+    if (!l) {
         nng_stream_free(s->s);
-        return err;
+        return ERR_MEMORY;
     }
-    struct tcp_line *l = *out = memory;
     l->stream = *s;
     l->kind = h->kind;
     l->dialed = h->dialed;
     if (stream_descriptor(s->s, &l->fd) != ERR_NONE) l->fd = -1;
-    err = seals_open(t, l, h);
+    enum error err = seals_open(t, l, h);
     if (err) {
         line_free(l);
         return err;

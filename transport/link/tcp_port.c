@@ -51,15 +51,13 @@ static void port_on_hello(void *user, struct guest *g) {
 /* In the order in which they came. Too many wait only where a rank of this run misbehaves: then the newcomer has to go.
  * With the mutex. */
 static void kept_add(struct port *p, const struct hello *h, const struct stream *s) {
-    void *memory;
     struct kept **at = &p->kept;
     int n = 0;
     for (; *at; at = &(*at)->next) n++;
-    if (n == KEPT_MOST || memory_alloc(sizeof(struct kept), &memory) != ERR_NONE) {
+    if (n == KEPT_MOST || !(*at = memory_new(sizeof **at))) {
         nng_stream_free(s->s);
         return;
     }
-    *at = memory;
     **at = (struct kept){.hello = *h, .stream = *s};
 }
 
@@ -108,11 +106,10 @@ static enum error port_listen(struct port *p, const char *host) {
 enum error port_open(const struct port_params *params, struct port **out) {
     char host[ADDRESS_MAX];
     const char *key = params->key ? params->key : "";
-    void *memory;
     TRY(address_choose(params->interface, host));
     TRY(port_check_key(key, params->near, host));
-    TRY(memory_alloc(sizeof(struct port), &memory));
-    struct port *p = memory;
+    struct port *p = memory_new(sizeof *p);
+    if (!p) return ERR_MEMORY;
     strcpy(p->key, key);
     pthread_mutex_init(&p->mutex, NULL);
     enum error err = port_listen(p, host);

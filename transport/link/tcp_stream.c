@@ -310,14 +310,11 @@ enum error tcp_exchange(struct link *l, int lane, const struct call *label, cons
 
 enum error lanes_open(struct tcp *t) {
     for (int i = 0; i < ALL_LANES; i++) {
-        void *piece;
         if (i < LANES) {
-            TRY(memory_alloc(PIECE_IN, &piece));
-            t->lane[i].in.piece = piece;
+            TRY_MEMORY(t->lane[i].in.piece = memory_new(PIECE_IN));
         }
         if (i != LANE_IN && t->link.params.secure == SECURE_ENCRYPTED) {
-            TRY(memory_alloc(PIECE_OUT, &piece));
-            t->lane[i].out.piece = piece;
+            TRY_MEMORY(t->lane[i].out.piece = memory_new(PIECE_OUT));
         }
     }
     return ERR_NONE;

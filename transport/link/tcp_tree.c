@@ -108,9 +108,8 @@ struct sighting tree_seen(const struct tcp *t, int rank) {
 
 /* NULL: there is no memory. */
 static struct tcp_near *near_add(struct tcp *t, int rank) {
-    void *memory;
-    if (memory_alloc(sizeof(struct tcp_near), &memory) != ERR_NONE) return NULL;
-    struct tcp_near *p = memory;
+    struct tcp_near *p = memory_new(sizeof *p);
+    if (!p) return NULL;
     p->rank = rank;
     p->report.heir = -1;
     p->next = t->near;

@@ -357,10 +357,9 @@ static enum error store_start(struct store *s, const struct store_params *p) {
 }
 
 enum error store_open(const struct store_params *p, struct store **out) {
-    void *memory;
     TRY(params_check(p));
-    TRY(memory_alloc(sizeof(struct store), &memory));
-    struct store *s = memory;
+    struct store *s = memory_new(sizeof *s);
+    if (!s) return ERR_MEMORY;
     enum error err = store_start(s, p);
     if (err)
         store_close(s);

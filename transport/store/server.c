@@ -141,9 +141,8 @@ static enum error server_start(struct server *s, const char *at, const char *key
 }
 
 enum error server_open(const char *at, const char *key, const char *run, struct server **out, int *port) {
-    void *memory;
-    TRY(memory_alloc(sizeof(struct server), &memory));
-    struct server *s = memory;
+    struct server *s = memory_new(sizeof *s);
+    if (!s) return ERR_MEMORY;
     snprintf(s->run, sizeof s->run, "%s", run ? run : "");
     pthread_mutex_init(&s->lock, NULL);
     enum error err = server_start(s, at, key, port);

@@ -149,7 +149,7 @@ static enum error part_choose(struct filling *f, const struct files *files, cons
                               const char *held, int64_t count) {
     struct strata strata = {.count = count};
     if (ask->split == SPLIT_END || (!held && !ask->limit)) return part_draw(ask, held, &strata, &f->part);
-    TRY(memory_alloc((size_t)count * sizeof *f->all, (void **)&f->all));
+    TRY_MEMORY(f->all = memory_new((size_t)count * sizeof *f->all));
     enum error err = files_fill(f, files, count);
     strata.label = f->all;
     if (err == ERR_NONE) err = part_draw(ask, held, &strata, &f->part);

@@ -37,7 +37,7 @@ static void csv_close(struct dataset *d) {
 }
 
 static enum error csv_create(const struct dataset_ops *ops, struct csv **out) {
-    TRY(memory_alloc(sizeof **out, (void **)out));
+    TRY_MEMORY(*out = memory_new(sizeof **out));
     (*out)->base.ops = ops;
     enum error err = pool_create(&(*out)->pool);
     if (err != ERR_NONE) memory_free(*out);

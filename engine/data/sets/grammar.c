@@ -109,8 +109,8 @@ static void write_text(struct rng_key key, uint64_t split, unsigned char *out, i
 
 /* ---- the set ---- */
 static enum error grammar_fill(struct token_set *s, uint64_t seed, bool train) {
-    TRY(memory_alloc((size_t)s->tokens, (void **)&s->memory));
-    TRY(memory_alloc(ALPHABET * sizeof *s->characters, (void **)&s->characters));
+    TRY_MEMORY(s->memory = memory_new((size_t)s->tokens));
+    TRY_MEMORY(s->characters = memory_new(ALPHABET * sizeof *s->characters));
     for (int k = 0; k < ALPHABET; k++) s->characters[k] = (unsigned char)alphabet[k];
     write_text(rng_key(seed, RNG_DATA), train ? 0 : 1, s->memory, s->tokens);
     return ERR_NONE;

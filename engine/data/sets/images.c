@@ -237,7 +237,7 @@ static enum error worker_take(struct images *s, struct worker **out) {
     if (w) s->idle = w->next;
     pthread_mutex_unlock(&s->lock);
     if (!w) {
-        TRY(memory_alloc(sizeof *w, (void **)&w));
+        TRY_MEMORY(w = memory_new(sizeof *w));
         enum error err = image_create(&w->image);
         if (err != ERR_NONE) {
             memory_free(w);
@@ -405,14 +405,14 @@ static double middle_part(const struct images_config *c) {
 
 static enum error images_open(const struct dataset_ask *ask, struct dataset **out) {
     const struct images_config *c = ask->config;
-    struct images *s;
     uint32_t crc = 0;
     const char *note = NULL;
     if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive a folder of pictures");
     if (c->resize && c->resize < c->size)
         return FAIL(ERR_CONFIG, "data.resize: %lld is less than data.size, %lld", (long long)c->resize,
                     (long long)c->size);
-    TRY(memory_alloc(sizeof *s, (void **)&s));
+    struct images *s = memory_new(sizeof *s);
+    if (!s) return ERR_MEMORY;
     pthread_mutex_init(&s->lock, NULL);
     enum error err = images_fill(s, ask, &crc, &note);
     s->base = (struct dataset){.ops = ask->ops,

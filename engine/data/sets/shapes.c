@@ -9,7 +9,6 @@
 #include "engine/data/drawn.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { SIDE = 32, AREA = SIDE * SIDE, COLOURS = 3, FIGURES = 10 };
 

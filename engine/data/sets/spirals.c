@@ -51,8 +51,8 @@ static const struct config_field fields[] = {
 
 static enum error spirals_open(const struct dataset_ask *ask, struct dataset **out) {
     const struct spirals_config *c = ask->config;
-    struct spirals *s;
-    TRY(memory_alloc(sizeof *s, (void **)&s));
+    struct spirals *s = memory_new(sizeof *s);
+    if (!s) return ERR_MEMORY;
     s->base = (struct dataset){.ops = ask->ops,
                                .size = ask->train ? c->train : c->val,
                                .shape = {1, {2}},

@@ -8,7 +8,6 @@
 
 #include "engine/base/text.h"
 
-#include <string.h>
 
 enum { BYTES, CHARACTERS };
 struct text_config {
@@ -76,7 +75,7 @@ static enum error characters_number(struct scan *s, uint32_t **out, int64_t *cou
     if (*count > CHARACTERS_MAX)
         return FAIL(ERR_DATA, "%s: %lld distinct characters, more than %d\ntake 'vocabulary: bytes'", s->path,
                     (long long)*count, CHARACTERS_MAX);
-    TRY(memory_alloc((size_t)*count * sizeof **out, (void **)out));
+    TRY_MEMORY(*out = memory_new((size_t)*count * sizeof **out));
     int64_t n = 0;
     for (uint32_t c = 0; c <= s->last; c++)
         if (s->number[c]) {
@@ -115,7 +114,7 @@ static enum error characters_fill(struct scan *s, const struct dataset_ask *ask,
     if (known || path != c->train) TRY(scan_file(s, path, SCAN_CHECK));
     TRY(token_part(path, s->count, c->context, held, ask->train, &s->part));
     s->width = vocabulary > 256 ? 2 : 1;
-    TRY(memory_alloc((size_t)(s->part.count * s->width), (void **)&s->out));
+    TRY_MEMORY(s->out = memory_new((size_t)(s->part.count * s->width)));
     TRY(scan_file(s, path, SCAN_WRITE));
     if (s->count < s->part.first + s->part.count)
         return FAIL(ERR_DATA, "%s has become shorter while it was read", path);
@@ -133,7 +132,7 @@ static enum error characters_fill(struct scan *s, const struct dataset_ask *ask,
 static enum error characters_open(const struct dataset_ask *ask, struct dataset **out) {
     struct scan s = {0};
     uint32_t *characters = NULL;
-    TRY(memory_alloc(CODE_POINTS * sizeof *s.number, (void **)&s.number));
+    TRY_MEMORY(s.number = memory_new(CODE_POINTS * sizeof *s.number));
     enum error err = characters_fill(&s, ask, &characters, out);
     memory_free(s.number);
     memory_free(s.out);

@@ -82,7 +82,7 @@ static enum error characters_read(struct token_set *s, const char *path) {
         if (s->base.classes <= 256) return ERR_NONE;
         return FAIL(ERR_CONFIG, "data.characters: there are 256 bytes, and %lld tokens", (long long)s->base.classes);
     }
-    TRY(memory_alloc((size_t)s->base.classes * sizeof *s->characters, (void **)&s->characters));
+    TRY_MEMORY(s->characters = memory_new((size_t)s->base.classes * sizeof *s->characters));
     TRY(token_scan(path, characters_piece, &r));
     if (r.count == s->base.classes && !r.utf8.left) return ERR_NONE;
     return FAIL(ERR_DATA, "%s: %lld characters, but the vocabulary has %lld", path, (long long)r.count,

@@ -4,7 +4,6 @@
 #include "tests/harness/timing.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct program p;

@@ -1,6 +1,5 @@
 /* What a run goes on through: ranks that are slow, ranks that are lost where there are restarts,
  * and strangers at its ports. It ends with the bits of a run that nobody disturbed. */
-#include "engine/base/clock.h"
 #include "engine/base/rng.h"
 #include "tests/harness/ports.h"
 #include "tests/harness/training.h"

@@ -2,7 +2,6 @@
  * to other modes; a lost rank; and what is refused. */
 #include "tests/harness/training.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static struct program p, other;

@@ -1,10 +1,8 @@
-/* engine lab as a student meets it: the list, a copy, a lab that is run, claims that do not hold; and every lab that
- * comes with the program, in quick form, of which every claim must hold (those about time in the job 'timing' alone). */
-#include "tests/harness/lab.h"
+/* engine lab as a student meets it: the list, a copy, a lab that is run, claims that do not hold. */
+#include "tests/harness/program.h"
 
 #include "engine/base/file.h"
 
-#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -247,61 +245,6 @@ static void a_changed_copy_stays_as_it_is(void **state) {
     program_assert_code(&p, 64);
 }
 
-/* A lab is none the worse without a page, so nobody would notice. */
-static void assert_reports(const char *dir) {
-    char path[800];
-    glob_t found;
-    snprintf(path, sizeof path, "%s/quick/*/results.json", dir);
-    int none = glob(path, 0, NULL, &found);
-    for (size_t i = 0; !none && i < found.gl_pathc; i++) {
-        const char *results = found.gl_pathv[i];
-        snprintf(path, sizeof path, "%.*sreport.html", (int)(strlen(results) - strlen("results.json")), results);
-        if (access(path, F_OK) != 0) fail_msg("%s is not there", path);
-    }
-    if (!none) globfree(&found);
-}
-
-/* As a lecturer checks what was handed in. */
-static void assert_unchanged(const char *name, const char *dir) {
-    char key[700];
-    snprintf(key, sizeof key, "%s/examples/labs/%s", ENGINE_SOURCE_DIR, name);
-    program_run(&p, 60, "lab", "check", dir, "--key", key, "--quick", NULL);
-    program_assert_says(p.out, "; nothing was changed\n");
-}
-
-/* The one test of what the labs say: they take some seconds each. One that needs GPUs, hosts or Python's modules
- * that are not here says so. */
-static void every_claim_holds(void **state) {
-    (void)state;
-    struct pool *pool;
-    double all = 0;
-    assert_ok(pool_create(&pool));
-    program_run(&p, 20, "lab", "list", "--json", NULL);
-    program_assert_code(&p, 0);
-    const struct json_value *labs = json_get(program_json(&p, pool), "labs");
-    assert_true(labs->count >= 11);
-    assert_int_equal(mkdir(folder, 0755), 0);
-    for (int i = 0; i < labs->count; i++) {
-        const char *name = json_get(&labs->children[i], "name")->text;
-        char dir[700];
-        if (json_get(&labs->children[i], "hand_in")->count > 0)
-            continue; /* code that is to be written: cli_code_labs_test */
-        snprintf(dir, sizeof dir, "%s/%s", folder, name);
-        program_run(&p, 300, "lab", "run", name, "--quick", "-q", "--json", "--dir", dir, NULL);
-        if (p.code == 69) {
-            print_message("%s: skipped, %s", name, p.err);
-            continue;
-        }
-        print_message("%s: %.1f s\n", name, p.seconds);
-        all += p.seconds;
-        assert_true(lab_assert_holds(&p, name) > 0);
-        assert_reports(dir);
-        assert_unchanged(name, dir);
-    }
-    print_message("all: %.0f s\n", all);
-    pool_free(pool);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(claims_are_held_against_steps, set_up, tear_down),
@@ -312,7 +255,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(labs_are_listed_shown_and_copied, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_course_has_every_lab, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_changed_copy_stays_as_it_is, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(every_claim_holds, set_up, tear_down),
     };
     return cmocka_run_group_tests_name("labs", tests, NULL, NULL);
 }

@@ -4,8 +4,6 @@
 #include "tests/harness/program.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static struct program p;

@@ -2,9 +2,7 @@
 #include "tests/harness/program.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static struct program p;
 

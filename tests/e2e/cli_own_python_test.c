@@ -12,16 +12,6 @@
 #define RIGHT_ENCODE "    return values.tobytes()\n"
 #define RIGHT_DECODE "    return memoryview(data).cast('f')\n"
 static struct program control, other;
-static const char *const small[] = {"model={zoo: mlp, hidden: [24]}",
-                                    "data={set: digits, train: 256, val: 64}",
-                                    "batch={size: 32, shards: 4}",
-                                    "train=12st",
-                                    "threads=1",
-                                    "checkpoint=off",
-                                    "mode=ddp",
-                                    "devices=cpu:3",
-                                    "optimizer={name: sgd, lr: 0.1, momentum: 0.9}",
-                                    NULL};
 static const char ring[] =
     V "ORDER = 'ring'\n"
       "def all_reduce(r, n):\n"
@@ -55,8 +45,8 @@ static void rings_are_one(void **state) {
     const char *own = with_file("comm.algorithm", "ring.py", ring);
     (void)state;
     for (int i = 0; i < 2; i++) {
-        program_train(&control, small, SETS("comm.algorithm=ring", links[i]));
-        program_train(&other, small, SETS(own, links[i]));
+        program_train(&control, program_small, SETS("comm.algorithm=ring", links[i]));
+        program_train(&other, program_small, SETS(own, links[i]));
         program_assert_same(&control, &other, "a ring in Python");
         assert_non_null(strstr(other.err, "ring.py over"));
         assert_true(sent_bytes(&other) == sent_bytes(&control));
@@ -69,10 +59,10 @@ static void compressors_train(void **state) {
         "comm.compress={kind: " ENGINE_SOURCE_DIR "/examples/plugins/compressor.py, with: {levels: 31}}";
     const char *copy = with_file("comm.compress", "copy.py", CODE(RIGHT_ENCODE, RIGHT_DECODE) "FEEDBACK = 0\n");
     (void)state;
-    program_train(&control, small, SETS("optimizer={name: sgd, lr: 0.1}", "comm.order=ring", "devices=cpu:2"));
-    program_train(&other, small, SETS("optimizer={name: sgd, lr: 0.1}", copy, "devices=cpu:2"));
+    program_train(&control, program_small, SETS("optimizer={name: sgd, lr: 0.1}", "comm.order=ring", "devices=cpu:2"));
+    program_train(&other, program_small, SETS("optimizer={name: sgd, lr: 0.1}", copy, "devices=cpu:2"));
     program_assert_same(&control, &other, "of two ranks, sums of what is sent as it is");
-    program_train(&other, small, SETS("optimizer={name: sgd, lr: 0.1}", set, "devices=cpu:2"));
+    program_train(&other, program_small, SETS("optimizer={name: sgd, lr: 0.1}", set, "devices=cpu:2"));
     double ratio = program_number(&other, "compress.ratio");
     if (!(ratio > 1.9 && ratio < 4)) fail_msg("%g times fewer bytes", ratio);
     double want = program_number(&control, "train.loss"), loss = program_number(&other, "train.loss");
@@ -121,7 +111,7 @@ static void plans_are_simulated(void **state) {
     (void)state;
     snprintf(dir, sizeof dir, "%s", scratch_path("measured"));
     snprintf(file, sizeof file, "log.dir=%s", dir);
-    program_train(&other, small, SETS(file, "devices=cpu:1", "mode=single"));
+    program_train(&other, program_small, SETS(file, "devices=cpu:1", "mode=single"));
     snprintf(file, sizeof file, "%s", scratch_path("ring.py"));
     save_text(file, ring);
     for (int i = 0; i < 2; i++) {
@@ -234,7 +224,8 @@ static void file_that_changes(void **state) {
     (void)state;
     snprintf(dir, sizeof dir, "%s", scratch_path("changes"));
     snprintf(log, sizeof log, "log.dir=%s", dir);
-    program_train(&control, small, SETS(log, with_file("comm.algorithm", "changes.py", ring), "checkpoint=6st"));
+    program_train(&control, program_small,
+                  SETS(log, with_file("comm.algorithm", "changes.py", ring), "checkpoint=6st"));
     program_run(&other, 60, "run", dir, "--set", "train=18st", "--quiet", NULL);
     if (other.code) fail_msg("%s", other.err);
     with_file("comm.algorithm", "changes.py", REDUCE "    yield 1\n");

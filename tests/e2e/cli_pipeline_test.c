@@ -3,7 +3,6 @@
  * modes; a stage that dies is named, and the run starts again; what is impossible is refused. */
 #include "tests/harness/training.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static struct program p, other;

@@ -12,38 +12,28 @@
 
 #define PLUGIN(name) ENGINE_BINARY_DIR "/plugins/" name ".so"
 static struct program control, other;
-static const char *const small[] = {"model={zoo: mlp, hidden: [24]}",
-                                    "data={set: digits, train: 256, val: 64}",
-                                    "batch={size: 32, shards: 4}",
-                                    "train=12st",
-                                    "threads=1",
-                                    "checkpoint=off",
-                                    "mode=ddp",
-                                    "devices=cpu:3",
-                                    "optimizer={name: sgd, lr: 0.1, momentum: 0.9}",
-                                    NULL};
 
 static void rings_are_one(void **state) {
     static const char *const links[] = {"comm.link=shm", "comm.link=tcp"};
     (void)state;
     for (int i = 0; i < 2; i++) {
-        program_train(&control, small, SETS("comm.algorithm=ring", links[i]));
-        program_train(&other, small, SETS("comm.algorithm=" PLUGIN("wrong_0"), links[i]));
+        program_train(&control, program_small, SETS("comm.algorithm=ring", links[i]));
+        program_train(&other, program_small, SETS("comm.algorithm=" PLUGIN("wrong_0"), links[i]));
         program_assert_same(&control, &other, "a ring");
         assert_non_null(strstr(other.err, "wrong_0.so over"));
     }
-    program_train(&other, small, SETS("comm.algorithm=" PLUGIN("wrong_0"), "ddp.overlap=false"));
+    program_train(&other, program_small, SETS("comm.algorithm=" PLUGIN("wrong_0"), "ddp.overlap=false"));
     program_assert_same(&control, &other, "without overlap");
 }
 
 /* The example adds ((0+1)+2)+3: of two ranks that is any order. */
 static void one_rank_adds(void **state) {
     (void)state;
-    program_train(&control, small, SETS("devices=cpu:2"));
-    program_train(&other, small, SETS("comm.algorithm=" PLUGIN("algorithm_0"), "devices=cpu:2"));
+    program_train(&control, program_small, SETS("devices=cpu:2"));
+    program_train(&other, program_small, SETS("comm.algorithm=" PLUGIN("algorithm_0"), "devices=cpu:2"));
     program_assert_same(&control, &other, "the example algorithm, two ranks");
-    program_train(&control, small, SETS("devices=cpu:3"));
-    program_train(&other, small, SETS("comm.algorithm=" PLUGIN("algorithm_0"), "devices=cpu:3"));
+    program_train(&control, program_small, SETS("devices=cpu:3"));
+    program_train(&other, program_small, SETS("comm.algorithm=" PLUGIN("algorithm_0"), "devices=cpu:3"));
     double want = program_number(&control, "train.loss"), loss = program_number(&other, "train.loss");
     if (!(fabs(loss - want) < 1e-4)) fail_msg("a loss of %g, and with the engine's tree %g", loss, want);
 }
@@ -52,17 +42,17 @@ static void one_rank_adds(void **state) {
  * are the same. */
 static void optimizers_are_one(void **state) {
     (void)state;
-    program_train(&control, small, SETS("optimizer={name: sgd, lr: 0.1}"));
-    program_train(&other, small, SETS("optimizer={name: " PLUGIN("wrong_optimizer_0") ", lr: 0.1}"));
+    program_train(&control, program_small, SETS("optimizer={name: sgd, lr: 0.1}"));
+    program_train(&other, program_small, SETS("optimizer={name: " PLUGIN("wrong_optimizer_0") ", lr: 0.1}"));
     program_assert_same(&control, &other, "plain descent");
-    program_train(&control, small,
+    program_train(&control, program_small,
                   SETS("train=8ep", "optimizer={name: " PLUGIN("optimizer_0") ", lr: 0.002, with: {keep: 0.99}}"));
     double loss = program_number(&control, "train.loss");
     if (!(loss < 1)) fail_msg("a loss of %g", loss); /* of 2.3 */
-    program_train(&other, small,
+    program_train(&other, program_small,
                   SETS("train=8ep", "optimizer={name: " PLUGIN("optimizer_0") ", lr: 0.002, shard: true}"));
     program_assert_same(&control, &other, "the example optimizer, in slices");
-    program_train(&other, small,
+    program_train(&other, program_small,
                   SETS("train=8ep", "mode=dp", "optimizer={name: " PLUGIN("optimizer_0") ", lr: 0.002}"));
     program_assert_same(&control, &other, "the example optimizer, mode dp");
 }
@@ -70,14 +60,14 @@ static void optimizers_are_one(void **state) {
 static void compressor_trains(void **state) {
     (void)state;
     static const char plain[] = "optimizer={name: sgd, lr: 0.1}";
-    program_train(&control, small, SETS(plain, "train=8ep"));
-    program_train(&other, small, SETS(plain, "train=8ep", "comm.compress=" PLUGIN("compressor_0")));
+    program_train(&control, program_small, SETS(plain, "train=8ep"));
+    program_train(&other, program_small, SETS(plain, "train=8ep", "comm.compress=" PLUGIN("compressor_0")));
     double ratio = program_number(&other, "compress.ratio");
     if (!(ratio > 6 && ratio < 8)) fail_msg("%g times fewer bytes", ratio);
     assert_non_null(strstr(other.err, "compressor_0.so)"));
     double want = program_number(&control, "train.loss"), loss = program_number(&other, "train.loss");
     if (!(loss < want + 0.1)) fail_msg("a loss of %g, and without compression %g", loss, want);
-    program_train(&other, small, SETS(plain, "train=8ep", "mode=ps", "comm.compress=" PLUGIN("compressor_0")));
+    program_train(&other, program_small, SETS(plain, "train=8ep", "mode=ps", "comm.compress=" PLUGIN("compressor_0")));
     ratio = program_number(&other, "compress.ratio"), loss = program_number(&other, "train.loss");
     if (!(ratio > 6 && ratio < 8)) fail_msg("mode ps: %g times fewer bytes", ratio);
     if (!(loss < want + 0.1)) fail_msg("mode ps: a loss of %g, and without compression %g", loss, want);
@@ -89,18 +79,19 @@ static void gossip_is_gossip(void **state) {
                                                                                                "comm.link=tcp"};
     (void)state;
     for (int i = 0; i < 2; i++) {
-        program_train(&control, small, SETS("ddp.sync={every: 3, with: neighbour, state: average}", devices[i]));
+        program_train(&control, program_small,
+                      SETS("ddp.sync={every: 3, with: neighbour, state: average}", devices[i]));
         program_train(
-            &other, small,
+            &other, program_small,
             SETS("ddp.sync={every: 3, with: " PLUGIN("wrong_share_0") ", state: average}", devices[i], links[i]));
         program_assert_same(&control, &other, devices[i]);
         assert_non_null(strstr(other.err, "weights shared by plug-in wrong_share_0.so every 3 steps"));
     }
-    program_train(&control, small, SETS("ddp.sync=3", "devices=cpu:2"));
-    program_train(&other, small, SETS("ddp.sync={every: 3, with: " PLUGIN("share_0") "}", "devices=cpu:2"));
+    program_train(&control, program_small, SETS("ddp.sync=3", "devices=cpu:2"));
+    program_train(&other, program_small, SETS("ddp.sync={every: 3, with: " PLUGIN("share_0") "}", "devices=cpu:2"));
     program_assert_same(&control, &other, "of two ranks, any mean is the mean of all");
-    program_train(&other, small, SETS("ddp.sync={every: 3, with: " PLUGIN("share_0") "}", "devices=cpu:4"));
-    program_train(&control, small, SETS("ddp.sync=3", "devices=cpu:4"));
+    program_train(&other, program_small, SETS("ddp.sync={every: 3, with: " PLUGIN("share_0") "}", "devices=cpu:4"));
+    program_train(&control, program_small, SETS("ddp.sync=3", "devices=cpu:4"));
     double want = program_number(&control, "train.loss"), loss = program_number(&other, "train.loss");
     if (!(fabs(loss - want) < 0.2)) fail_msg("a loss of %g, and with the mean %g", loss, want);
 }
@@ -195,7 +186,7 @@ static void file_that_changes(void **state) {
     snprintf(log, sizeof log, "log.dir=%s", dir);
     snprintf(optimizer, sizeof optimizer, "optimizer={name: %s, lr: 0.01}", file);
     copy(PLUGIN("optimizer_0"), file);
-    program_train(&control, small, SETS(log, optimizer, "checkpoint=6st", "train=12st"));
+    program_train(&control, program_small, SETS(log, optimizer, "checkpoint=6st", "train=12st"));
     program_run(&other, 60, "run", dir, "--set", "train=18st", "--quiet", NULL);
     if (other.code) fail_msg("%s", other.err);
     copy(PLUGIN("wrong_optimizer_0"), file);

@@ -1,6 +1,5 @@
 /* A run has an id, a directory is one run's, and nothing in it is taken for another's: not by a
  * restart, not by a fresh start, not by a reader of its files. */
-#include "engine/base/digest.h"
 #include "engine/base/file.h"
 #include "engine/base/rng.h"
 #include "tests/harness/training.h"

@@ -6,8 +6,6 @@
 #include "engine/base/file.h"
 #include "engine/save/checkpoint.h"
 
-#include <glob.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static struct program p;

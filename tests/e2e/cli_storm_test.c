@@ -2,7 +2,6 @@
  * code of the manual, no process and no file left, and a last checkpoint from which the run goes on
  * to the end that it would have had. ENGINE_STORM=N injects so many; ENGINE_STORM_SEED=S those of
  * another storm. */
-#include "engine/base/clock.h"
 #include "engine/base/rng.h"
 #include "tests/harness/training.h"
 

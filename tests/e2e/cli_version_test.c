@@ -3,7 +3,6 @@
 #include "tests/harness/program.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 

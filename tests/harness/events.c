@@ -1,7 +1,6 @@
 #include "tests/harness/events.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- bytes ---- */

@@ -4,7 +4,6 @@
 #include "tests/harness/timing.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -151,6 +150,17 @@ void program_run(struct program *p, double limit_s, ...) {
     if (!program_wait(p, limit_s))
         fail_msg("engine %s %s: still running after %.0f s\n%s", words[0], words[1], limit_s, p->err);
 }
+
+const char *const program_small[] = {"model={zoo: mlp, hidden: [24]}",
+                                     "data={set: digits, train: 256, val: 64}",
+                                     "batch={size: 32, shards: 4}",
+                                     "train=12st",
+                                     "threads=1",
+                                     "checkpoint=off",
+                                     "mode=ddp",
+                                     "devices=cpu:3",
+                                     "optimizer={name: sgd, lr: 0.1, momentum: 0.9}",
+                                     NULL};
 
 const struct json_value *program_json(const struct program *p, struct pool *pool) {
     const struct json_value *v = NULL;

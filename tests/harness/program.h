@@ -27,6 +27,8 @@ void program_spawn(struct program *p, const char *const *words);
     (const char *const[]) {                                                                                            \
         __VA_ARGS__, NULL                                                                                              \
     }
+/* Settings of a small network that three processes train in a moment. */
+extern const char *const program_small[];
 /* Starts 'engine run --json' with the settings of both lists, in a run directory of its own, unless one names it. */
 void program_train_start(struct program *p, const char *const *sets, const char *const *more);
 /* Waits for it; fails the test when it hangs. */

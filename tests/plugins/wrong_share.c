@@ -3,7 +3,6 @@
 #include "engine_plugin.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { RIGHT, ADDS, PAST_THE_END, WRONG_BYTES, FORGETS, LEAKS, OTHER_MEETING, CRASH, NOBODY_MEETS };
 void *share_leak; /* keeps the compiler from leaving it out */

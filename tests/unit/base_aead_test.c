@@ -3,7 +3,6 @@
 
 #include "engine/base/aead.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
 
 #include "engine/base/digest.c"
 
-#include <stdlib.h>
 
 static void fill(uint8_t *p, size_t n) {
     uint32_t x = 12345;

@@ -5,7 +5,6 @@
 #include "engine/base/rng.h"
 
 #include <math.h>
-#include <string.h>
 
 /* kat_vectors of Random123, philox4x32 with 10 rounds. */
 static void test_known_vectors(void **state) {

@@ -14,7 +14,6 @@
 #include "tests/harness/timing.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,6 @@
  * and it fails, ends and closes as it should. */
 #include "tests/unit/data_fixture.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <unistd.h>

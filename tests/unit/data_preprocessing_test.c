@@ -2,7 +2,6 @@
  * named, and what a file may hold instead is refused. */
 #include "tests/unit/data_pictures.h"
 
-#include "engine/base/text.h"
 #include "engine/data/picture.h"
 #include "engine/data/preprocessing.h"
 

@@ -6,7 +6,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <string.h>
 
 static struct device *open_cpu(int index, int count, int threads, bool pin) {
     struct device_params p = {.index = index, .count = count, .threads = threads, .pin = pin};

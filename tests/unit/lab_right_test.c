@@ -6,7 +6,6 @@
 #include "lab/compare/right.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 static const char *dir;

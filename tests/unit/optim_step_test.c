@@ -6,7 +6,6 @@
 #include "engine/base/rng.h"
 #include "engine/optim/optim.h"
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { N = 1000, STEPS = 20 };

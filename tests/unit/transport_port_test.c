@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <time.h>
 
 static void assert_has(const char *text, const char *part) {
     if (!strstr(text, part)) fail_msg("'%s' not in '%s'", part, text);

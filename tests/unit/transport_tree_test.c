@@ -2,7 +2,6 @@
  * when an inner rank of the tree dies, stops or leaves, and how many connections they have. */
 #include "tests/harness/harness.h"
 
-#include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "tests/conformance/ranks.h"
 

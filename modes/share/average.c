@@ -285,8 +285,4 @@ const struct share_row share_average = {.plan = {.update = UPDATE_BY_ALL,
                                         .keys = {"ddp.sync"},
                                         .without = "1",
                                         .check = average_check,
-                                        .ops = {.open = average_open,
-                                                .close = average_close,
-                                                .start = average_start,
-                                                .update = average_update,
-                                                .describe = average_describe}};
+                                        .ops = AVERAGE_OPS};

@@ -36,8 +36,4 @@ const struct share_row share_neighbour = {.plan = {.update = UPDATE_BY_ALL,
                                                    .alone = true},
                                           .keys = {"ddp.sync"},
                                           .without = "1",
-                                          .ops = {.open = average_open,
-                                                  .close = average_close,
-                                                  .start = average_start,
-                                                  .update = average_update,
-                                                  .describe = average_describe}};
+                                          .ops = AVERAGE_OPS};

@@ -71,6 +71,11 @@ void average_close(struct mode *m);
 MUST_CHECK enum error average_start(struct mode *m);
 enum error average_update(struct mode *m);
 void average_describe(const struct mode *m, char *line, size_t size);
+#define AVERAGE_OPS                                                                                                    \
+    {                                                                                                                  \
+        .open = average_open, .close = average_close, .start = average_start, .update = average_update,                \
+        .describe = average_describe                                                                                   \
+    }
 /* What a plug-in makes of the weights of a span (own.c). */
 MUST_CHECK enum error own_meet(struct mode *m, const struct span *span, struct dispatch how);
 /* Gradients that do not become their mean (mixed.c): what a share of that kind runs, and the engine's own. */

@@ -26,7 +26,6 @@
 #include "modes/modes.h"
 #include "modes/share/stages.h"
 
-
 static void pipeline_fill(const struct run_config *c, struct sharing *s) {
     s->stages = stages_count(&c->pipeline, c->devices.count);
 }

@@ -5,7 +5,6 @@
 #include "engine/optim/plugin.h"
 #include "engine/settings/compress.h"
 
-
 /* Opens it as the configuration describes it; what is wrong is an error at the node. *out is NULL then. */
 static enum error plugin_settle(struct resolve *r, struct plugged_config *c, enum plugin_kind kind, const char *section,
                                 const struct plugin **out) {

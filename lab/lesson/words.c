@@ -4,7 +4,6 @@
 #include "engine/base/text.h"
 #include "engine/base/version.h"
 
-
 static void lesson_print_claims(const struct lesson *l, const struct lesson_result *r, FILE *f) {
     static const char *const words[] = {"  ?", " NO", "yes"};
     for (int i = 0; i < l->nclaims; i++) {

@@ -4,7 +4,6 @@
 
 #include "engine/base/digest.c"
 
-
 static void fill(uint8_t *p, size_t n) {
     uint32_t x = 12345;
     for (size_t i = 0; i < n; i++) p[i] = (uint8_t)((x = x * 1664525u + 1013904223u) >> 24);

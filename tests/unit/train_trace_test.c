@@ -1,7 +1,6 @@
 /* Reading ranks' traces: what is in them, and files that are cut, changed, or lie with a checksum that fits. */
 #include "tests/unit/trace_fixture.h"
 
-
 static struct pool *pool;
 static struct fixture f;
 static struct trace_rank rank;

@@ -5,7 +5,6 @@
 #include "transport/algo/order.h"
 #include "transport/link/link.h"
 
-
 enum { RANKS = 8, N = 3001 };
 static float in[RANKS][N];
 

@@ -16,7 +16,6 @@
  * that have been asked for. The last sync of a call keeps a rank that leaves in peace from closing it too early. */
 #include "transport/carrier/carrier.h"
 
-
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

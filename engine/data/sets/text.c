@@ -8,7 +8,6 @@
 
 #include "engine/base/text.h"
 
-
 enum { BYTES, CHARACTERS };
 struct text_config {
     const char *train, *val;

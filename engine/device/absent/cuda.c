@@ -1,7 +1,6 @@
 /* The device "cuda" of an engine that was built without the CUDA Toolkit: it says so. */
 #include "engine/device/runtime.h"
 
-
 extern const struct device_ops device_cuda;
 
 static enum error cuda_no_units(int *count) {

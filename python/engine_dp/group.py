@@ -297,6 +297,7 @@ class Group:
         self.size: int = library().engine_group_size(handle)
         self.name: str = library().engine_group_name(handle).decode()
         self.label = ""
+        self.near = False  # whether all ranks are known to share this host's memory
         _groups.add(self)
         if self.size > 1:
             _hear_interrupts()
@@ -412,17 +413,27 @@ class Group:
     def _start(self, name: str, arguments: list, result: Any, keep: Any, wait: bool, finish=None,
                at_once: bool = False) -> Any:
         """at_once: the caller itself waits at once."""
+        handle = self._begin_call(name, arguments, wait or at_once)
+        work = Work(self, handle, result, keep, finish)
+        self._flying[work] = None
+        return work.wait() if wait else work
+
+    def _begin_call(self, name: str, arguments: list, at_once: bool) -> ctypes.c_void_p:
         handle = ctypes.c_void_p()
         if len(self._flying) >= self._full:
             self._land()
         self._look()
         with self._lock:
-            if wait or at_once:
+            if at_once:
                 library().engine_group_wait_at_once(self._open())
             check(getattr(library(), f"engine_{name}_start")(self._open(), *arguments, ctypes.byref(handle)))
-            work = Work(self, handle, result, keep, finish)
-            self._flying[work] = None
-        return work.wait() if wait else work
+        return handle
+
+    def _run(self, name: str, *arguments: Any) -> None:
+        """Makes a call on this thread."""
+        handle = self._begin_call(name, list(arguments), True)
+        with self._waits():
+            check(library().engine_work_wait(handle))
 
     def _look(self) -> None:
         """Before each call: a trace reads the record now and then."""

@@ -46,6 +46,7 @@ PRIVATE = (
     "torch.distributed.ProcessGroup._device_types", "torch._C._distributed_c10d.Backend",
     "torch.distributed.distributed_c10d._FR_SELF_RECORDING_BACKENDS",  # that older ones lack is no harm
     "torch.distributed.distributed_c10d._new_process_group_helper",  # it has the local variable 'backend'
+    "torch._C._current_graph_task_id",
 )
 
 _TYPES = {getattr(torch, name): code for name, code in _group.TYPES.items()}
@@ -106,12 +107,13 @@ def _flat(t: torch.Tensor, added: bool) -> torch.Tensor:
         raise ValueError(f"the backend 'engine' takes tensors on the CPU, not on {t.device}")
     if t.layout != torch.strided:
         raise ValueError(f"the backend 'engine' takes dense tensors here, not {t.layout}")
-    t = t.contiguous().view(-1) if t.is_contiguous() else t.reshape(-1).contiguous()
+    if not t.is_contiguous():
+        t = t.reshape(-1).contiguous()
     if t.dtype in _TYPES:
         return t
     if added or t.dtype not in _SAME_BYTES:
         raise ValueError(f"the backend 'engine' cannot {'add' if added else 'move'} tensors of {t.dtype}")
-    return t.view(_SAME_BYTES[t.dtype])
+    return t.view(-1).view(_SAME_BYTES[t.dtype])
 
 
 def _addable(t: torch.Tensor) -> torch.Tensor:
@@ -125,7 +127,8 @@ class _Span:
 
     def __init__(self, tensor: torch.Tensor, added: bool = False, written: bool = True):
         self.tensor = tensor.detach()
-        if written and any(n > 1 and step == 0 for n, step in zip(tensor.shape, tensor.stride())):
+        if written and not tensor.is_contiguous() and any(n > 1 and step == 0
+                                                          for n, step in zip(tensor.shape, tensor.stride())):
             raise ValueError("a tensor that receives has several elements at one place of the memory, as expand() makes "
                              "it: use .contiguous() or .clone()")
         self.wide = added and tensor.dtype in _WIDE
@@ -190,7 +193,7 @@ class Work(dist._Work):
         self._lock = threading.Lock()
         self._over = False
         self._error: Optional[BaseException] = None
-        self._future: Optional[_Future] = None
+        self._future: Optional[torch.futures.Future] = None
 
     def _expire(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -417,6 +420,7 @@ def _open(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
         with _told():
             near = {"link": "shm"} if meeting.init.startswith("file:") else {}  # known to be on one host: needs no port
             g = _group.Group(meeting.init, rank, size, timeout=timeout.total_seconds(), **{**near, **settings})
+            g.near = bool(near) and not settings.keys() & {"link", *_NUMBERS}
             with g._waits():
                 check(library().engine_barrier(g._open()))  # is not among the calls that are numbered for the user
     finally:
@@ -445,6 +449,7 @@ class _Calls:
         self._settings = dict(_settings)
         self.engine = part or _open(store, rank, size, timeout, self._settings)
         self._rank, self._size = rank, size
+        self._crowded = self.engine.near and len(os.sched_getaffinity(0)) < 2 * size  # no core is free beside the ranks
         self._store, self._timeout, self._monitored = store, timeout, 0
         self._watches: Dict[int, _group.Work] = {}
         self._settlers: Dict[int, _Settler] = {}
@@ -543,6 +548,18 @@ class _Calls:
                              opts=opts) for s in spans]
         return self._work(parts, tensors, lambda: [s.finish() for s in spans])
 
+    def _sum_here(self, tensors: Sequence[torch.Tensor], op: int) -> Work:
+        """On the calling thread. Where no core is free, another one would take this thread's core and need its cache."""
+        with _told():
+            for t in tensors:
+                s = _Span(t, True)
+                self._lane()._run("all_reduce", s.address, s.address, s.flat.numel(), _TYPES[s.flat.dtype], op)
+                s.finish()
+        work = self._work([], tensors)
+        work._over, work._future = True, torch.futures.Future()
+        work._future.set_result(work._result)
+        return work
+
     def _sum_sparse(self, t: torch.Tensor, op: int) -> Work:
         """Gathers the indices and values of all ranks, which differ in length, and adds them on every rank."""
         if op not in (_OPS["SUM"], _OPS["AVG"]):
@@ -573,6 +590,8 @@ class _Calls:
             tensors[0].copy_(work._result[0])
             work._result = list(tensors)
             return work
+        if self._crowded and torch._C._current_graph_task_id() >= 0:  # in backward, as DistributedDataParallel calls it
+            return self._sum_here(tensors, op)
         return self._sum(tensors, op, opts)
 
     allreduce_coalesced = allreduce
@@ -838,6 +857,7 @@ class ProcessGroup(_Calls, dist.ProcessGroup):
             part = self.engine.split(min(ranks) if mine else -1, ranks.index(self._rank) if mine else 0)
         if part is None:
             return None
+        part.near = self.engine.near
         store = dist.PrefixStore(f"engine/split/{group_name}", self._store)
         group = ProcessGroup(store, part.rank, part.size, timeout or self._timeout, part)
         group._name, group._about = group_name, group_desc or f"split from {self._name}"

@@ -175,6 +175,30 @@ def numbered(group):
         raise AssertionError("ranks that disagree got no error")
 
 
+def backward(rank, size):
+    """Where the ranks leave no core free, an all-reduce within backward is over when it returns, and its callbacks run on
+    the calling thread; elsewhere they do not. The sums are the same."""
+    with engine_dp.torch.options(bandwidth=1e9):
+        assert not dist.new_group(backend="engine")._crowded
+    group = dist.new_group(backend="engine")
+    assert group._crowded == (len(os.sched_getaffinity(0)) < 2 * size)
+    for crowded in (True, False):
+        group._crowded = crowded
+
+        def hook(grad):
+            t = torch.full((300,), rank + 1.0)
+            work = dist.all_reduce(t, group=group, async_op=True)
+            now = t.clone() if crowded else None
+            thread = work.get_future().then(lambda f: threading.current_thread()).wait()
+            assert (thread is threading.main_thread()) == crowded, thread
+            assert work.wait() and (now is None or torch.equal(t, now)) and t[299] == size * (size + 1) / 2, t
+
+        x = torch.ones(3, requires_grad=True)
+        x.register_hook(hook)
+        x.sum().backward()
+    dist.destroy_process_group(group)
+
+
 def shared_memory(rank, size):
     """What gloo refuses, or does, is told before anything is sent; the group remains usable."""
     group = dist.new_group(backend="engine")

@@ -103,9 +103,9 @@ class Backend(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_futures_and_hooks(self):
-        printed = run_ranks(self, "ranks_hooks.py", 2, "futures", "hooks", "shared_memory", "split")
+        printed = run_ranks(self, "ranks_hooks.py", 2, "futures", "hooks", "backward", "shared_memory", "split")
         self.assertNotRegex(printed, r"(?m)^(?!batched PowerSGD).*refuses")  # that one fails in torch 2.15 itself
-        run_ranks(self, "ranks_hooks.py", 3, "futures", "split")
+        run_ranks(self, "ranks_hooks.py", 3, "futures", "backward", "split")
 
     def test_wrappers_that_choose_the_backend(self):
         for package in ("accelerate", "transformers", "lightning"):

@@ -122,12 +122,10 @@ static void call_text(const struct call *c, const char *receive, char out[DESCRI
         snprintf(out, DESCRIBED_MAX, "something unknown");
         return;
     }
-    if (kind_adds(kind)) snprintf(more, sizeof more, ", %s", redop_name(op));
-    if (kind_has_root(kind))
-        snprintf(more + strlen(more), sizeof more - strlen(more), ", root %u", (unsigned)(c->what >> 32));
-    if (kind_has_parts(kind))
-        snprintf(more + strlen(more), sizeof more - strlen(more), ", parts %08x", (unsigned)c->detail);
-    if (c->what >> 24 & 1) snprintf(more + strlen(more), sizeof more - strlen(more), ", on an accelerator");
+    if (kind_adds(kind)) text_append(more, sizeof more, ", %s", redop_name(op));
+    if (kind_has_root(kind)) text_append(more, sizeof more, ", root %u", (unsigned)(c->what >> 32));
+    if (kind_has_parts(kind)) text_append(more, sizeof more, ", parts %08x", (unsigned)c->detail);
+    if (c->what >> 24 & 1) text_append(more, sizeof more, ", on an accelerator");
     if (kind == KIND_OPEN)
         call_open_text(c->count, c->detail, out);
     else if (kind == KIND_ALL_TO_ALL)

@@ -251,7 +251,7 @@ static enum error comm_read_algorithm(const char *value, void *out) {
     *(const char **)out = value;
     for (; n < 24 && (names[n] = algorithm_name(n)); n++) {
         if (!strcmp(value, names[n])) return ERR_NONE;
-        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", n ? ", " : "", names[n]);
+        text_append(all, sizeof all, "%s%s", n ? ", " : "", names[n]);
     }
     if (plugin_is_path(value)) return algo_named(value, NULL, &algo) == ERR_NONE ? ERR_NONE : ERR_USAGE;
     near = text_nearest(value, names, n);

@@ -225,7 +225,7 @@ static enum error net_run_passes(struct net *b, struct times *t, double seconds)
     t->now = bench_clock(b->dev);
     TRY(net_pass(b, t->now, t->whole[0])); /* warm */
     graph_watch(b->g, times_watch, t);
-    int64_t end = clock_ns() + (int64_t)(seconds * 1e9);
+    int64_t end = clock_after(seconds);
     for (t->pass = 0; t->pass < PASSES_MOST && (t->pass < LEAST || clock_ns() < end); t->pass++)
         TRY(net_pass(b, t->now, t->whole[t->pass]));
     return ERR_NONE;

@@ -97,7 +97,8 @@ static enum error look_alloc(struct data_look *l, const struct dataset *d) {
         return FAIL(ERR_MEMORY, "no memory to count %lld classes", (long long)d->classes);
     TRY_MEMORY(l->labels = memory_new((size_t)(d->labels + 1) * sizeof *l->labels));
     TRY(memory_alloc(dataset_sample_bytes(d), &l->x));
-    return memory_alloc((size_t)d->targets * sizeof *l->target, (void **)&l->target);
+    TRY_MEMORY(l->target = memory_new((size_t)d->targets * sizeof *l->target));
+    return ERR_NONE;
 }
 
 /* Samples from everywhere in the part, as many as there are, or as can be read in a moment. */

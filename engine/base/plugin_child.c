@@ -121,12 +121,9 @@ static enum error child_nonsense(const struct child_talk *t) {
 
 static enum error child_await(const struct child_talk *t, short events) {
     struct pollfd f = {.fd = t->p->fd, .events = events};
-    for (;;) {
-        int64_t left = (t->end - clock_ns()) / 1000000;
-        int ready = left > 0 ? poll(&f, 1, left < 1000 ? (int)left : 1000) : 0;
-        if (ready > 0) return ERR_NONE;
-        if (left <= 0) return child_late(t);
-    }
+    while (clock_ns() < t->end)
+        if (poll(&f, 1, clock_ms_until(t->end)) > 0) return ERR_NONE;
+    return child_late(t);
 }
 
 static enum error child_send(const struct child_talk *t, const void *data, size_t n) {
@@ -192,7 +189,7 @@ static enum error child_answer(const struct child_talk *t, size_t *n) {
 }
 
 static enum error child_talk(struct python *p, const struct question *q, double seconds, size_t *n) {
-    struct child_talk t = {p, q, seconds, clock_ns() + (int64_t)(seconds * 1e9)};
+    struct child_talk t = {p, q, seconds, clock_after(seconds)};
     struct child_head h = {(int64_t)q->what, seconds * OWN_SHARE, 0};
     int parts = (int)(sizeof q->part / sizeof *q->part);
     for (int i = 0; i < parts; i++) h.bytes += (int64_t)q->part[i].iov_len;

@@ -14,7 +14,6 @@
 #include "engine/device/threads.h"
 #include "engine/model/graph_run.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 struct few {
@@ -43,12 +42,11 @@ static struct plan_step *few_partner(const struct plan_work *w, struct plan *p, 
 
 static enum error few_create(const struct plan_work *w, struct plan *p, const struct plan_step *later, struct few *f) {
     struct op_desc d = later->desc;
-    void *memory;
     d.y.dim[d.y.ndim - 1] = f->most;
     d.linear.bias = false;
     int64_t dy = align_floats(p->n * shape_count(&d.y)), kept = p->segments.count * f->most * f->width;
-    TRY(memory_alloc((size_t)(dy + kept + f->most + f->all) * sizeof(float), &memory));
-    f->dy = memory, f->kept = f->dy + dy, f->row = (int32_t *)(void *)(f->kept + kept), f->number = f->row + f->most;
+    TRY_MEMORY(f->dy = memory_new((size_t)(dy + kept + f->most + f->all) * sizeof(float)));
+    f->kept = f->dy + dy, f->row = (int32_t *)(void *)(f->kept + kept), f->number = f->row + f->most;
     TRY(op_create(w->dev, &d, &f->linear));
     if (f->linear->scratch_bytes > p->scratch) p->scratch = f->linear->scratch_bytes;
     return ERR_NONE;
@@ -62,7 +60,7 @@ enum error few_plan(const struct plan_work *w, struct plan *p) {
         int64_t all = first->desc.embedding.vocabulary, most = p->n * shape_count(&first->desc.x);
         struct few f = {.most = most, .all = all, .width = shape_last(&first->desc.y)};
         if (most >= all) continue;
-        if (!(later->few = malloc(sizeof f))) return FAIL(ERR_MEMORY, "cannot allocate a plan of %d steps", p->nsteps);
+        TRY_MEMORY(later->few = memory_new(sizeof f));
         *later->few = f, first->few = later->few;
         TRY(few_create(w, p, later, later->few));
         later->desc.apart = first->desc.apart = false;
@@ -74,7 +72,7 @@ enum error few_plan(const struct plan_work *w, struct plan *p) {
 void few_free(struct few *f) {
     op_free(f->linear);
     memory_free(f->dy);
-    free(f);
+    memory_free(f);
 }
 
 /* ---- running ----------------------------------------------------------------------------------- */

@@ -165,12 +165,12 @@ static void gradients_place(struct plan *p, struct spans *all) {
             const struct plan_tensor *t = &p->tensors[step->in[i]];
             bool begins = t->wants_grad && t->dy < 0;
             struct span beside = {.first = s, .last = s, .bytes = gradient_bytes(p, t)};
-            step->add[i] = t->wants_grad && !begins;
-            if (i == 0) step->add_dx = step->add[i] && step->op->adds_dx;
-            if (i == 0 && step->add_dx)
-                step->dx[i] = t->dy, step->add[i] = false;
-            else
-                step->dx[i] = begins ? gradient_begin(p, all, step->in[i], s, &taken) : span_place(all, beside);
+            bool adds = t->wants_grad && !begins, itself = adds && i == 0 && step->op->adds_dx;
+            step->add_dx |= itself;
+            step->add[i] = adds && !itself;
+            step->dx[i] = begins   ? gradient_begin(p, all, step->in[i], s, &taken)
+                          : itself ? t->dy
+                                   : span_place(all, beside);
         }
     }
 }

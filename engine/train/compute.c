@@ -291,8 +291,11 @@ void trainer_waited(struct trainer *t, int64_t ns) {
 static enum error look_ahead(struct trainer *t, int64_t *mark) {
     t->feed.ahead = NULL;
     if (!t->feed.loader) return ERR_NONE;
-    if (!graph_stages(t->graph)) loader_take_back(t->feed.loader);
-    if (!graph_stages(t->graph) || t->at.step + 1 >= t->steps) return ERR_NONE;
+    if (!graph_stages(t->graph)) {
+        loader_take_back(t->feed.loader);
+        return ERR_NONE;
+    }
+    if (t->at.step + 1 >= t->steps) return ERR_NONE;
     TRY(graph_staged(t->graph)); /* the loader takes back what this step has read */
     trainer_phase(t, PHASE_BACKWARD, mark);
     const struct step_batch *b;

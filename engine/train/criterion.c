@@ -26,15 +26,15 @@ static enum error weights_balance(struct trainer *t, int64_t *room, float *weigh
 static enum error weights_open(struct trainer *t, const struct config_list *given) {
     const struct dataset *d = t->feed.data;
     bool balanced = loss_is_balanced(&t->config->loss);
-    void *memory;
     if (!balanced && given->count != d->classes)
         return FAIL(ERR_CONFIG, "loss.weights has %d weights, but data '%s' has %lld classes", given->count, d->name,
                     (long long)d->classes);
-    TRY(memory_alloc((size_t)d->classes * (sizeof(int64_t) + sizeof(float)), &memory));
-    float *weights = t->feed.class_weights = (float *)((int64_t *)memory + d->classes);
-    t->feed.class_memory = memory;
+    int64_t *counts = memory_new((size_t)d->classes * (sizeof *counts + sizeof(float)));
+    if (!counts) return ERR_MEMORY;
+    float *weights = t->feed.class_weights = (float *)(counts + d->classes);
+    t->feed.class_memory = counts;
     for (int64_t k = 0; k < d->classes && !balanced; k++) weights[k] = (float)((const double *)given->items)[k];
-    return balanced ? weights_balance(t, memory, weights) : ERR_NONE;
+    return balanced ? weights_balance(t, counts, weights) : ERR_NONE;
 }
 
 enum error criterion_open(struct trainer *t) {

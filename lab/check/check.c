@@ -152,18 +152,17 @@ _Noreturn static void case_run(const struct check *c, int out, void (*fn)(void *
 
 /* Reads what it says until it ends or has had its time; false: it had to be killed. */
 static bool case_wait(pid_t pid, int in, double seconds, char *words, size_t size) {
-    int64_t end = clock_ns() + (int64_t)(seconds * 1e9);
+    int64_t end = clock_after(seconds);
     size_t n = 0;
     char more[256]; /* what has no room is read, too: nobody waits for it to be */
     struct pollfd p = {.fd = in, .events = POLLIN};
     for (;;) {
-        int64_t left = (end - clock_ns()) / 1000000;
-        int ready = left > 0 ? poll(&p, 1, left > 1000 ? 1000 : (int)left) : 0;
+        int ready = poll(&p, 1, clock_ms_until(end));
         bool room = n < size - 1;
         ssize_t got = ready > 0 ? read(in, room ? words + n : more, room ? size - 1 - n : sizeof more) : -1;
         if (ready > 0 && (got == 0 || (got < 0 && errno != EINTR))) break;
         if (got > 0 && room) n += (size_t)got;
-        if (left <= 0) {
+        if (clock_ns() >= end) {
             kill(pid, SIGKILL);
             words[n] = '\0';
             return false;

@@ -74,7 +74,7 @@ static enum error missing_name(const struct meet *m, const struct store_meeting 
     size_t n = strlen(numbers);
     *several = missing != 1;
     snprintf(out, NUMBERS, "%s%s %s", r->what, *several ? "s" : "", numbers);
-    if (n && numbers[n - 1] == '.') snprintf(out + strlen(out), NUMBERS - strlen(out), " (%d)", missing);
+    if (n && numbers[n - 1] == '.') text_append(out, NUMBERS, " (%d)", missing);
     return ERR_NONE;
 }
 

@@ -16,7 +16,7 @@ enum { LINE_BYTES = 1 << 20, COLUMNS_MAX = 1 << 16 };
 
 /* ---- cells ---- */
 /* The next quote of a cell which begins with one that does not stand for a quote; NULL: there is none. */
-static char *next_quote(char *cell) {
+static char *next_quote(const char *cell) {
     char *at = *cell == '"' ? strchr(cell + 1, '"') : NULL;
     while (at && at[1] == '"') at = strchr(at + 2, '"');
     return at;
@@ -159,9 +159,9 @@ static enum error columns_match(struct table *t) {
 }
 
 static enum error first_line(struct table *t, const char *line, bool *header) {
-    size_t plain = strcspn(line, ",;\t");
+    const char *quoted = next_quote(line + strspn(line, " ")), *end = strpbrk(quoted ? quoted : line, ",;\t");
     char **cells = NULL;
-    t->separator = line[plain] ? line[plain] : ',';
+    t->separator = end ? *end : ',';
     TRY(cells_cut(t, line, &cells));
     *header = table_is_header(t, cells);
     if (*header)

@@ -97,6 +97,10 @@ static void columns_are_chosen(void **state) {
     d = set_open(yaml_of("h.csv", ", val: 1, header: true, columns: [2020]"), true);
     check_row(d, 0, 1, (float[]){2}, 0);
     dataset_close(d);
+    put("q.csv", "\"a, in m\";b;y\n1;2;0\n3;4;1\n"); /* what separates columns does not stand in quotes */
+    d = set_open(yaml_of("q.csv", ", val: 1, columns: [\"a, in m\"]"), true);
+    check_row(d, 0, 1, (float[]){1}, 0);
+    dataset_close(d);
 }
 
 static void what_is_wrong_is_named(void **state) {

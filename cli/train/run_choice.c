@@ -96,8 +96,8 @@ enum error run_choice_make(const struct run_settings *s, struct run_place *p) {
 /* ---- what is left of another ---- */
 
 enum error run_choice_clear(const char *dir, struct pool *pool) {
-    static const char *const names[] = {"metrics.jsonl", "metrics.csv", "tb",    "summary.json",
-                                        "trace.json",    "trace",       "flight"};
+    static const char *const names[] = {"metrics.jsonl", "metrics.csv", "tb",     "summary.json",
+                                        "trace.json",    "trace",       "flight", "validation.safetensors"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char *path = pool_printf(pool, "%s/%s", dir, names[i]);
         if (!path) return ERR_MEMORY;

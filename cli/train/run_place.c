@@ -18,8 +18,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The template with $name and $time replaced. Nodes may share their files: all but node 0 append their
- * number. */
+/* A moment in a folder's name as a pattern, with the number that tells runs of one second apart: no '*' alone, which would
+ * take the runs of "mlp-wide" for those of "mlp". */
+#define TWO "[0-9][0-9]"
+static const char any_time[] = TWO TWO TWO TWO "-" TWO TWO TWO "*";
+
+/* The template with $name and $time replaced; with any_time it is a pattern, in which all else stands for itself. Nodes may
+ * share their files: all but node 0 append their number. */
 static char *dir_expand(const struct run_settings *s, const char *when) {
     struct pool *pool = s->pool;
     const char *name = s->config.name;
@@ -30,27 +35,29 @@ static char *dir_expand(const struct run_settings *s, const char *when) {
         else if (!strncmp(p, "$time", 5))
             out = pool_printf(pool, "%s%s", out, when), p += 5;
         else
-            out = pool_printf(pool, "%s%c", out, *p++);
+            out = pool_printf(pool, "%s%s%c", out, when == any_time && strchr("*?[\\", *p) ? "\\" : "", *p), p++;
     }
     int node = (int)s->config.run.node_rank;
     return node && out ? pool_printf(pool, "%s-node-%d", out, node) : out;
 }
 
-static time_t place_path_modified(const char *path) {
+/* When a run has last written its steps; a report or a note that is written later makes no run newer. */
+static time_t place_last_trained(const char *dir, struct pool *pool) {
     struct stat st;
-    return stat(path, &st) == 0 ? st.st_mtime : 0;
+    char *path = pool_printf(pool, "%s/metrics.jsonl", dir);
+    return path && stat(path, &st) == 0 ? st.st_mtime : 0;
 }
 
 void run_place_newest(const struct run_settings *s, struct run_place *out) {
     glob_t found;
-    char *pattern = dir_expand(s, "*");
+    char *pattern = dir_expand(s, any_time);
     if (!pattern || glob(pattern, 0, NULL, &found) != 0) return;
     time_t newest = 0;
     for (size_t i = 0; i < found.gl_pathc; i++) {
         char *checkpoint;
-        if (place_path_modified(found.gl_pathv[i]) < newest) continue;
-        if (checkpoint_find(found.gl_pathv[i], NULL, s->pool, &checkpoint) != ERR_NONE) continue;
-        newest = place_path_modified(found.gl_pathv[i]);
+        time_t trained = place_last_trained(found.gl_pathv[i], s->pool);
+        if (trained < newest || checkpoint_find(found.gl_pathv[i], NULL, s->pool, &checkpoint) != ERR_NONE) continue;
+        newest = trained;
         out->dir = pool_printf(s->pool, "%s", found.gl_pathv[i]);
         out->resume = checkpoint;
     }

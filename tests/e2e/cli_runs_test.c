@@ -4,6 +4,7 @@
 #include "engine/base/rng.h"
 #include "tests/harness/training.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,7 +126,7 @@ static void what_was_recorded_goes(void **state) {
     assert_string_equal(id_in("again", "summary.json"), program_string(&p, "run_id"));
     const char *const endless[] = {"checkpoint=off", NULL};
     training_begin(&p, "again", endless);
-    assert_false(is_there("again", "summary.json"));
+    assert_false(is_there("again", "summary.json") || is_there("again", "validation.safetensors"));
     kill(p.pid, SIGKILL);
     assert_true(program_wait(&p, 10));
     training_gone();
@@ -220,6 +221,23 @@ static void restarts_take_their_own(void **state) {
         assert_false(is_there(dir, "ckpt/step-000000110"));
         training_gone();
     }
+}
+
+/* "b-wide" is another name than "b", and a report that is written into an older run makes it no newer. */
+static void the_newest_run_is_of_this_name(void **state) {
+    (void)state;
+    static const char *const names[] = {"name=b", "name=b", "name=b-wide"};
+    char place[600], made[3][700];
+    const struct timespec later[2] = {{.tv_sec = 4000000000}, {.tv_sec = 4000000000}};
+    snprintf(place, sizeof place, "log.dir=%s/[new]-$name-$time", scratch_folder());
+    for (int i = 0; i < 3; i++) {
+        program_train(&p, program_small, SETS("mode=single", "devices=cpu:1", "checkpoint=4st", place, names[i]));
+        snprintf(made[i], sizeof made[i], "%s", program_string(&p, "run_dir"));
+    }
+    assert_int_equal(utimensat(AT_FDCWD, made[0], later, 0), 0);
+    program_train(&p, program_small,
+                  SETS("mode=single", "devices=cpu:1", "checkpoint.resume=auto", "train=14st", place, names[0]));
+    assert_string_equal(program_string(&p, "run_dir"), made[1]);
 }
 
 /* ---- started again by others ---- */
@@ -366,11 +384,12 @@ static void a_failed_start_says_why(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_failed_start_says_why),         cmocka_unit_test(others_checkpoints_are_left_alone),
-        cmocka_unit_test(what_was_recorded_goes),          cmocka_unit_test(a_run_keeps_its_id),
-        cmocka_unit_test(checkpoints_without_an_id_go_on), cmocka_unit_test(restarts_take_their_own),
-        cmocka_unit_test(a_requeued_job_goes_on),          cmocka_unit_test(torchrun_starts_again),
-        cmocka_unit_test(other_data_are_refused),          cmocka_unit_test(other_drawn_data_are_refused),
+        cmocka_unit_test(a_failed_start_says_why),        cmocka_unit_test(others_checkpoints_are_left_alone),
+        cmocka_unit_test(what_was_recorded_goes),         cmocka_unit_test(a_run_keeps_its_id),
+        cmocka_unit_test(the_newest_run_is_of_this_name), cmocka_unit_test(checkpoints_without_an_id_go_on),
+        cmocka_unit_test(restarts_take_their_own),        cmocka_unit_test(a_requeued_job_goes_on),
+        cmocka_unit_test(torchrun_starts_again),          cmocka_unit_test(other_data_are_refused),
+        cmocka_unit_test(other_drawn_data_are_refused),
     };
     return cmocka_run_group_tests_name("runs", tests, NULL, NULL);
 }

@@ -296,7 +296,9 @@ static enum error tree_refuse_large(struct config_errors *e, const char *source)
 enum error tree_parse(const char *text, size_t n, const char *source, struct pool *pool, struct config_errors *e,
                       struct node **out) {
     struct parse p = {.pool = pool, .e = e, .source = pool_strndup(pool, source, strlen(source))};
+    const char mark[] = "\xef\xbb\xbf"; /* of the byte order, with which some editors begin a text */
     if (!p.source) return ERR_MEMORY;
+    if (n >= 3 && !memcmp(text, mark, 3)) text += 3, n -= 3;
     TRY(empty_map(pool, p.source, out));
     if (n > FILE_LIMIT) return tree_refuse_large(e, source);
     TRY_MEMORY(p.text = pool_strndup(pool, text, n));

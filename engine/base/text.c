@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 bool text_ends(const char *s, const char *end) {
     size_t n = strlen(s), k = strlen(end);
@@ -162,6 +163,11 @@ const char *text_nearest(const char *name, const char *const *names, int n) {
     int best = (int)(length + 2) / 3 + 1; /* a third of the length, rounded up, is still near */
     size_t best_gap = 0;
     const char *nearest = NULL;
+    int begun = 0;
+    for (int i = 0; i < n && length > 2; i++)
+        if (!strncasecmp(names[i], name, length)) nearest = names[i], begun++;
+    if (begun == 1) return nearest;
+    nearest = NULL;
     for (int i = 0; i < n; i++) {
         size_t other = strlen(names[i]), gap = other > length ? other - length : length - other;
         if (other > NAME_MAX_LENGTH) continue;

@@ -19,7 +19,7 @@ bool text_real(const char *s, double *out); /* whole text, finite, C locale */
 /* Whether s ends in 'end' with something before it: a file's name in its extension. */
 bool text_ends(const char *s, const char *end);
 
-/* The nearest of names[0..n): at most a third of the name's length in edits (insert, delete,
+/* The nearest of names[0..n): the only one that begins so (from three letters on); or at most a third of the name's length in edits (insert, delete,
  * replace, swap of neighbours) apart, upper and lower case being the same; or NULL. */
 const char *text_nearest(const char *name, const char *const *names, int n);
 

@@ -150,9 +150,10 @@ static void nearest(void **state) {
     static const char *const names[] = {"momentum", "lr", "nesterov", "sgd", "adam", "adamw"};
     static const struct {
         const char *name, *nearest;
-    } cases[] = {{"momentun", "momentum"}, {"sdg", "sgd"},   {"SGD", "sgd"},    {"adaam", "adam"}, {"adaim", "adam"},
-                 {"nestrov", "nesterov"},  {"x", NULL},      {"", NULL},        {"zebra", NULL},   {"lrr", "lr"},
-                 {"mometnum", "momentum"}, {"adma", "adam"}, {"adawm", "adamw"}};
+    } cases[] = {{"momentun", "momentum"}, {"sdg", "sgd"},   {"SGD", "sgd"},     {"adaam", "adam"},   {"adaim", "adam"},
+                 {"nestrov", "nesterov"},  {"x", NULL},      {"", NULL},         {"zebra", NULL},     {"lrr", "lr"},
+                 {"mometnum", "momentum"}, {"adma", "adam"}, {"adawm", "adamw"}, {"Mom", "momentum"}, {"mo", NULL},
+                 {"ada", "adam"}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         const char *got = text_nearest(cases[i].name, names, (int)COUNT(names));
         const char *want = cases[i].nearest;

@@ -178,7 +178,7 @@ static enum error labels_fill(struct labels *l, struct input *in, const struct a
         TRY(labels_put(l, in->path, a->type, raw, at, n));
     }
     TRY(input_end(in));
-    return l->target ? floats_check(in->path, l->target, total, l->targets) : ERR_NONE;
+    return l->target ? floats_check(in->path, l->target, total, l->targets, NULL) : ERR_NONE;
 }
 
 static enum error labels_read(const struct pair_format *f, const char *path, struct labels *l) {
@@ -246,7 +246,7 @@ static enum error rows_read(struct input *in, const struct array *a, const struc
 static enum error samples_read(struct input *in, const struct array *a, const struct part *part, unsigned char *out) {
     int64_t row = row_elements(a);
     TRY(rows_read(in, a, part, out));
-    if (a->type != ELEMENT_U8) TRY(floats_check(in->path, (const float *)out, part->count * row, row));
+    if (a->type != ELEMENT_U8) TRY(floats_check(in->path, (const float *)out, part->count * row, row, part));
     return input_end(in);
 }
 

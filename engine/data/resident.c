@@ -57,10 +57,10 @@ enum error classes_find(const char *path, int64_t classes, int64_t largest, int6
     return ERR_NONE;
 }
 
-enum error floats_check(const char *path, const float *v, int64_t n, int64_t row) {
+enum error floats_check(const char *path, const float *v, int64_t n, int64_t row, const struct part *of) {
     for (int64_t i = 0; i < n; i++)
         if (!(fabsf(v[i]) <= FLT_MAX))
             return FAIL(ERR_DATA, "%s: sample %lld holds %g\nonly finite numbers that fit a float can be trained on",
-                        path, (long long)(i / row), (double)v[i]);
+                        path, (long long)(of ? part_at(of, i / row) : i / row), (double)v[i]);
     return ERR_NONE;
 }

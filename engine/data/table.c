@@ -105,7 +105,8 @@ static enum error columns_choose(struct table *t) {
     for (int64_t k = 0; k < t->width; k++)
         if (t->slot[k] == 0) t->slot[k] = to->inputs++;
     t->slot[target] = to->inputs;
-    if (!to->inputs) return FAIL(ERR_CONFIG, "%s: no column is left to predict the target from", t->path);
+    if (!to->inputs && !t->ask.weights)
+        return FAIL(ERR_CONFIG, "%s: no column is left to predict the target from", t->path);
     if (!(to->column = pool_alloc(t->pool, (size_t)(to->inputs + 1) * sizeof *to->column))) return ERR_MEMORY;
     for (int64_t k = 0; k < t->width; k++) {
         const char *name = t->names && t->slot[k] >= 0 ? pool_printf(t->pool, "%s", t->names[k]) : NULL;

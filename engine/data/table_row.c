@@ -190,7 +190,8 @@ static enum error missing_cell(struct table *t, int64_t column, const char *cell
     bool fill = t->finding ? !asked || strcmp(asked, "error") != 0 : c->filled;
     char at[700];
     if (table_is_target(t, column))
-        return FAIL(ERR_DATA, "%s: '%s': the target is missing\nremove the row", cell_place(t, column, at), cell);
+        return FAIL(ERR_DATA, "%s: '%s': the %s is missing\nremove the row", cell_place(t, column, at), cell,
+                    t->ask.weights ? "weight" : "target");
     if (!fill)
         return FAIL(ERR_DATA, "%s: '%s': the value is missing\n'missing: mean' takes the column's mean",
                     cell_place(t, column, at), cell);

@@ -17,6 +17,7 @@ struct table_ask {
     const struct columns *known; /* of the training file; NULL: this is it */
     const char *knower;          /* who knows them, for messages: a path; NULL: a network */
     bool no_target;              /* samples alone: the target may be missing, and is not looked at */
+    bool weights;                /* the target is the column of weights, and no other is read */
 };
 struct finding;                 /* of a column whose kind is not known before */
 struct cell_notice {            /* which cells were read as something else: how many, and the first of them */

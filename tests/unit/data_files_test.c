@@ -327,6 +327,10 @@ static void test_npy_lies(void **state) {
     npy_put("x_w.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2)}", x, sizeof x);
     assert_fails(ERR_DATA, set_try(yaml(text, scratch_path("x_w.npy")), true, &d));
     assert_non_null(strstr(error_message(), "sample 1 holds inf"));
+    x[3] = 4, x[5] = -1.0f / 0.0f; /* of those that are held out the number in the file is told, too */
+    npy_put("x_w.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2)}", x, sizeof x);
+    assert_fails(ERR_DATA, set_try(yaml(text, scratch_path("x_w.npy")), false, &d));
+    assert_non_null(strstr(error_message(), "sample 2 holds -inf"));
     file_put("x_w.npy", "\x93NUMPY\x01\x00\xff\xff", 10);
     assert_fails(ERR_DATA, set_try(yaml(text, scratch_path("x_w.npy")), true, &d));
     file_put("x_w.npy", "\x93NUMPY\x02\x00\xff\xff\xff\x7f", 12);

@@ -85,6 +85,19 @@ static void rows_have_their_weights(void **state) {
         }
 }
 
+/* Weights are read for themselves: values that other columns lack are the mean of the training rows. */
+static void what_other_columns_lack_does_not_matter(void **state) {
+    (void)state;
+    static const char text[] = "x,share,kind\n,1,a\n2,3,a\n4,5,b\n6,7,b\n";
+    struct dataset *d = NULL;
+    struct sample_weights w = {0};
+    file_put("rows.csv", text, sizeof text - 1);
+    assert_ok(weights_try(", val: 1, split: end, sampling: weights, weight: share", &d, &w));
+    assert_true(w.upto[0] == 1 && w.upto[1] == 4 && w.upto[2] == 9);
+    sample_weights_close(&w);
+    dataset_close(d);
+}
+
 static void what_is_wrong_is_told(void **state) {
     (void)state;
     static const struct {
@@ -119,6 +132,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(classes_are_balanced),
         cmocka_unit_test(rows_have_their_weights),
+        cmocka_unit_test(what_other_columns_lack_does_not_matter),
         cmocka_unit_test(what_is_wrong_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

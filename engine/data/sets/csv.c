@@ -206,21 +206,19 @@ static enum error csv_open_first(const struct opening *o, struct csv *s, struct 
 
 /* The column of weights is the target of a second reading, which takes no notice of what the others hold. */
 static enum error csv_weigh(const struct csv_config *c, struct csv *s) {
-    static const char *const first[] = {"1", "2"};
-    const struct config_list two = {2, (void *)(uintptr_t)first};
-    const struct table_config plain = {
-        .target = c->table.weight, .columns = two, .missing = "error", .header = c->table.header};
+    const char *weight = c->table.weight;
+    const struct table_config plain = {.target = weight, .columns = {1, &weight}, .header = c->table.header};
     struct table t;
     struct pool *pool;
     TRY(pool_create(&pool));
-    enum error err = table_read(c->train, &(struct table_ask){.config = &plain}, pool, &t);
+    enum error err = table_read(c->train, &(struct table_ask){.config = &plain, .weights = true}, pool, &t);
     if (err == ERR_NONE) err = table_finish_target(&t);
-    int64_t width = t.columns.inputs + 1, n = s->part.count;
+    int64_t n = s->part.count;
     if (err == ERR_NONE && !(s->weights = malloc((size_t)n * sizeof *s->weights)))
         err = FAIL(ERR_MEMORY, "no memory for the weights of %s", c->train);
     for (int64_t i = 0; i < n && err == ERR_NONE; i++) {
-        s->weights[i] = t.values[part_at(&s->part, i) * width + width - 1];
-        if (t.columns.column[width - 1].count || !(s->weights[i] >= 0))
+        s->weights[i] = t.values[part_at(&s->part, i)];
+        if (t.columns.column[0].count || !(s->weights[i] >= 0))
             err = FAIL(ERR_DATA, "%s: column '%s' holds what is no weight\na weight is a number of at least 0",
                        c->train, c->table.weight);
     }

@@ -48,6 +48,10 @@ struct metric {
 /* Those of validation, VAL_METRICS of them, and after them train.loss, which every step measures. */
 extern const struct metric metric_table[VAL_METRICS + 1];
 const struct metric *metric_find(const char *name); /* NULL: there is none */
+/* Whether the metric can be this: those that rise are shares and R2, which 97 for 97 % is beyond. */
+static inline bool metric_can_be(const struct metric *m, double value) {
+    return !m->rises || value <= 1;
+}
 static inline bool metric_is_val(const struct metric *m) {
     return m - metric_table < VAL_METRICS;
 }

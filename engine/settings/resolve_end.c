@@ -35,6 +35,8 @@ static enum error read_until(struct resolve *r) {
     r->c->train.until_metric = read_metric(r, item, "train.until");
     if (r->c->train.until_metric && (item->kind != NODE_SCALAR || !text_real(item->text, &r->c->train.until_value)))
         config_error(r->e, item, false, "'train.until.%s' must be a number", item->key);
+    else if (r->c->train.until_metric && !metric_can_be(metric_find(item->key), r->c->train.until_value))
+        config_error(r->e, item, false, "'train.until.%s' is at most 1\nwrite 0.97 for 97 %%", item->key);
     return ERR_NONE;
 }
 

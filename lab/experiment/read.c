@@ -238,6 +238,8 @@ static enum error read_time_to(struct experiment_reader *r, const struct node *i
                      "a metric of train.until and a number");
         return ERR_NONE;
     }
+    if (!metric_can_be(metric_find(m.of), m.target))
+        config_error(r->e, goal, false, "time_to: '%s' is at most 1\nwrite 0.97 for 97 %%", m.of);
     m.name = pool_printf(r->x->pool, "time_to:%s:%s", m.of, goal->text);
     return m.name ? reader_measure_add(r, &m) : ERR_MEMORY;
 }

@@ -334,6 +334,7 @@ static const struct {
     {"data: {set: digits, lables: x}", NULL, "c.yaml:1:21: error: unknown key 'lables' in 'data'"},
     {"schedule: {name: cosine, gamma: 1}", NULL, "c.yaml:1:26: error: unknown key 'gamma' in 'schedule'"},
     {"train: {until: {val.acc: 1}}", NULL, "c.yaml:1:17: error: unknown metric 'val.acc' in 'train.until'"},
+    {"train: {until: {val.r2: 97}}", NULL, "c.yaml:1:25: error: 'train.until.val.r2' is at most 1"},
     {"checkpoint: {evry: 1ep}", NULL, "c.yaml:1:14: error: unknown key 'evry' in 'checkpoint'"},
     {"log: {dri: x}", NULL, "c.yaml:1:7: error: unknown key 'dri' in 'log'"},
     {"seed: 1\nmode: dp\nseed: 2", NULL, "c.yaml:3:1: error: duplicate key 'seed' (first set at 1:1)"},

@@ -94,13 +94,15 @@ static void result_read_bytes(struct result_reader *r, const struct json_value *
 }
 
 static enum error result_missing(const char *dir, struct pool *pool) {
-    char *results = pool_printf(pool, "%s/results.json", dir);
-    if (!results) return ERR_MEMORY;
+    char *results = pool_printf(pool, "%s/results.json", dir), *resolved = pool_printf(pool, "%s/resolved.yaml", dir);
+    if (!results || !resolved) return ERR_MEMORY;
     if (file_exists(results))
         return FAIL(ERR_INPUT,
                     "'%s' is the folder of an experiment, not of a run\nits runs are in "
                     "%s/cells/*/run-*; engine report %s shows its results",
                     dir, dir, dir);
+    if (!file_exists(resolved))
+        return FAIL(ERR_INPUT, "'%s' is not the folder of a run: there is no summary.json, nor resolved.yaml", dir);
     return FAIL(ERR_INPUT, "'%s' holds no finished run: there is no summary.json\nengine run %s continues it", dir,
                 dir);
 }

@@ -137,6 +137,9 @@ static void what_is_missing_is_named(void **state) {
     snprintf(path, sizeof path, "%s/results.json", dir);
     assert_int_equal(remove(path), 0);
     assert_int_equal(run_result_read("/nowhere", pool, &r), ERR_INPUT);
+    assert_int_equal(run_result_read("/", pool, &r), ERR_INPUT);
+    assert_non_null(strstr(error_message(), "not the folder of a run"));
+    assert_null(strstr(error_hint(), "engine run"));
     static const char two[] = "{\"mode\":\"ddp\",\"devices\":\"two\"}";
     put("summary.json", two, strlen(two));
     assert_int_equal(run_result_read(dir, pool, &r), ERR_DATA);

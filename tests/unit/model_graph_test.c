@@ -315,6 +315,54 @@ static void test_no_device_allocates_in_a_step(void **state) {
     }
 }
 
+/* The gradients of segments [from, from + count) of r's batch, each computed by itself, added as a tree. */
+static void add_parts(struct rig *r, const struct segments *s, int from, int count, float *sum) {
+    int64_t n = r->m->arena_floats, rows = shape_count(&r->m->input), begin = s->begin[from];
+    if (count == 1) {
+        struct graph_batch part = r->batch;
+        part.n = segment_size(s, from), part.x += begin * rows, part.labels += begin * rows;
+        assert_ok(graph_forward(r->g, &part, r->values, r->buffers, &r->sums));
+        assert_ok(graph_backward(r->g, &part, r->values, sum, NULL, NULL));
+        return;
+    }
+    float *second = floats(n);
+    add_parts(r, s, from, count / 2, sum);
+    add_parts(r, s, from + count / 2, count / 2, second);
+    for (int64_t k = 0; k < n; k++) sum[k] += second[k];
+    memory_free(second);
+}
+
+/* An embedding and the last layer share weights: of more rows than the batch has tokens, and of fewer. */
+static void check_tied(const char *device, int vocabulary) {
+    static const struct segments s = {4, {0, 1, 3, 3, 5}};
+    char model[200];
+    struct rig r;
+    snprintf(model, sizeof model,
+             "{layers: [{embedding: {vocabulary: %d, units: 8, name: e}}, layernorm, "
+             "{linear: {units: %d, tie: e, bias: false}}]}",
+             vocabulary, vocabulary);
+    rig_open(&r, device_find(device), model, (struct shape){1, {3}}, LOSS_CROSS_ENTROPY, 5);
+    r.batch.segments = &s;
+    for (int other = 1; other >= 0; other--) { /* tokens of an earlier step leave nothing behind */
+        for (int64_t k = 0; k < 15; k++) r.x[k] = (float)((k * k + other) % 7);
+        rig_step(&r);
+    }
+    float *expected = floats(r.m->arena_floats);
+    r.batch.segments = NULL;
+    add_parts(&r, &s, 0, 4, expected);
+    assert_memory_equal(r.grads, expected, (size_t)r.m->arena_floats * sizeof(float));
+    memory_free(expected);
+    rig_close(&r);
+}
+
+static void test_segments_of_tied_weights(void **state) {
+    (void)state;
+    check_tied("ref", 40);
+    check_tied("ref", 7);
+    check_tied("cpu", 40);
+    check_tied("cpu", 7);
+}
+
 static enum error count_ready(void *user, int64_t upto) {
     *(int64_t *)user += upto;
     return ERR_NONE;
@@ -585,6 +633,7 @@ int main(void) {
         cmocka_unit_test(test_ready_may_fail),
         cmocka_unit_test(test_header_and_gaps_are_left_alone),
         cmocka_unit_test(test_ragged_batches),
+        cmocka_unit_test(test_segments_of_tied_weights),
         cmocka_unit_test(test_no_device_allocates_in_a_step),
         cmocka_unit_test(test_empty_batch),
         cmocka_unit_test(test_outputs_without_labels),

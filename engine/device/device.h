@@ -79,7 +79,7 @@ const struct device_ops *device_find(const char *name);
 /* Cores this process may use (its affinity mask, and its cgroup's quota). */
 int device_host_cores(void);
 
-/* Plans an op on the best implementation that takes it. ERR_DEVICE when none does: never a silent fallback
+/* Plans an op on the best implementation that takes it. ERR_CONFIG when none does: never a silent fallback
  * to another device. op_choice says whether a fusion is worth asking for. */
 MUST_CHECK enum error op_create(struct device *dev, const struct op_desc *d, struct op **out);
 /* Whether any takes it, and which does: its place in the device's list, -1 when none but plain C. */

@@ -144,7 +144,7 @@ enum error op_create(struct device *dev, const struct op_desc *desc, struct op *
         if (!op_impl_takes(impl, d)) continue;
         if (segmented && (d->apart || !impl->segments || !impl->segments(d))) return segmented_create(dev, d, out);
         err = op_make(impl, dev, d, out); /* a library may find that it cannot, after all */
-        if (err != ERR_DEVICE) return err;
+        if (err != ERR_CONFIG) return err;
     }
     if (err != ERR_NONE) return error_prefix(err, "%s: ", op_row(d->kind)->name);
     return FAIL(ERR_CONFIG, "device %s has no implementation of this %s\nthe devices ref and cpu compute every op",

@@ -1,6 +1,7 @@
 /* Operation graphs: which are supported, which engines are proposed for them. Those that a careful caller refuses come
  * first. */
 #include "tests/emulated/cudnn_inside.h"
+#include "tests/emulated/emulated.h"
 
 #include <stddef.h>
 
@@ -113,7 +114,7 @@ static const struct engine lucky = {25, 0, CORES | LUCK, RESULTS_LOST}, rough = 
 int engines_for(const struct descriptor *graph, cudnnBackendHeurMode_t mode, const struct engine *out[8]) {
     struct work w;
     int count = 0;
-    if (!work_of(graph, &w)) return 0;
+    if (!work_of(graph, &w) || emulated_fail(__func__)) return 0;
     const int64_t *x = attribute_of(w.x, CUDNN_ATTR_TENSOR_DIMENSIONS, NULL);
     const int64_t *k = attribute_of(w.w, CUDNN_ATTR_TENSOR_DIMENSIONS, NULL);
     bool half = type_of(w.x) != CUDNN_DATA_FLOAT, groups = x[1] != k[1];

@@ -46,7 +46,8 @@ bool emulated_fail(const char *function) {
     }
     size_t length = (size_t)(colon - spec);
     bool same = (length == 1 && *spec == '*') || (strlen(function) == length && !strncmp(function, spec, length));
-    bool fails = same && ++calls == strtol(colon + 1, NULL, 10);
+    long nth = strtol(colon + 1, NULL, 10);
+    bool fails = same && (++calls == nth || nth == 0);
     pthread_mutex_unlock(&lock);
     return fails;
 }

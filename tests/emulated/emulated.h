@@ -3,7 +3,7 @@
  * (as CUDA reads it), ENGINE_EMULATED_MEMORY=MiB of one GPU (8192),
  * ENGINE_EMULATED_CAPABILITY=n (90 for 9.0: what it is, and the shared memory that it gives a block),
  * ENGINE_EMULATED_JITTER=seed (streams are delayed and threads of a block run in another order, by that seed),
- * ENGINE_EMULATED_FAIL=function:n (the n-th call of that function fails, "*" is any),
+ * ENGINE_EMULATED_FAIL=function:n (the n-th call of that function fails, 0: each, "*" is any),
  * ENGINE_EMULATED_HANG=words:n@gpu (on that GPU the n-th kernel whose name has the words never ends, nor do
  * later ones; also "copy to the host", "copy from the host", "copy between GPUs", "a fill", "a product",
  * "a convolution", "a collective"),

@@ -169,6 +169,24 @@ static long allocations(int mode, const char *steps) {
     return count;
 }
 
+/* A shape that NVIDIA's libraries have no kernel for is an error of the configuration in every mode, of a layer that is named. */
+static void what_a_library_refuses_is_named(void **state) {
+    static const char *const cases[][3] = {
+        {"cublasLtMatmulAlgoGetHeuristic:0", "seed=0",
+         "linear: cuBLASLt knows no way to multiply (48, 784) by (784, 16) in f32"},
+        {"engines_for:0", "model={layers: [{conv2d: {out: 4, kernel: 3}}, flatten, {linear: 10}]}",
+         "conv2d: cuDNN has no way to compute a filter's gradient of this shape"},
+    };
+    (void)state;
+    for (int i = 0; i < 2 * MODES; i++) {
+        const char *const *c = cases[i / MODES];
+        setenv("ENGINE_EMULATED_FAIL", c[0], 1);
+        run(i % MODES, "train=4st", c[1], true);
+        unsetenv("ENGINE_EMULATED_FAIL");
+        if (p.code != 78 || !strstr(p.err, c[2])) fail_msg("%s, %s: %d\n%s", c[0], modes[i % MODES][0], p.code, p.err);
+    }
+}
+
 static void a_step_allocates_nothing(void **state) {
     (void)state;
     for (int m = 0; m < 2; m++) assert_int_equal(allocations(m, "train=4st"), allocations(m, "train=14st"));
@@ -181,6 +199,7 @@ int main(void) {
         cmocka_unit_test(features_run_or_are_refused),
 #ifdef ENGINE_EMULATED
         cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(what_a_library_refuses_is_named),
 #endif
     };
     return gpu_run_tests(tests);

@@ -261,10 +261,11 @@ static struct conv_plan *plan_find(const struct cuda *c, enum conv_pass pass, co
 static enum error plan_make(struct conv_plan *p) {
     static const char *const names[] = {"a convolution", "a convolution's gradient", "a filter's gradient"};
     cudnnBackendDescriptor_t ops = graph_make(p);
-    if (p->status != CUDNN_STATUS_SUCCESS) return cudnn_failed(p->status, names[p->pass]);
     if (plan_choose(p, ops, CUDNN_HEUR_MODE_A) || plan_choose(p, ops, CUDNN_HEUR_MODE_FALLBACK)) return ERR_NONE;
-    return FAIL(ERR_DEVICE,
-                "cuDNN has no way to compute %s of this shape\n"
+    if (p->status != CUDNN_STATUS_SUCCESS && CUDNN_STATUS_CATEGORY(p->status) != CUDNN_STATUS_NOT_SUPPORTED)
+        return cudnn_failed(p->status, names[p->pass]);
+    return FAIL(ERR_CONFIG,
+                "cuDNN has no way to compute %s of this shape that gives the same bits each time\n"
                 "another precision, or a multiple of 8 channels, may have one",
                 names[p->pass]);
 }

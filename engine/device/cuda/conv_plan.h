@@ -15,7 +15,7 @@ struct conv_shape {
 struct conv_plan;
 
 /* The first of cuDNN's proposals that gives the same bits every time, computes as 'exact' says and wants no more
- * to work in than CONV_SPACE bytes, or than the images take. ERR_DEVICE: there is none. Slow. */
+ * to work in than CONV_SPACE bytes, or than the images take. ERR_CONFIG: there is none. Slow. */
 MUST_CHECK enum error conv_plan_get(struct cuda *c, enum conv_pass pass, const struct conv_shape *s,
                                     struct conv_plan **out);
 void conv_plan_put(struct conv_plan *p); /* NULL is fine */

@@ -60,8 +60,8 @@ static enum error plan_forward(struct linear *l, struct matmul *m, bool train, b
                                .epilogue = epilogue_of(d, train),
                                .aux_ld = train ? l->before_ld : 0};
     *own = !epilogue_is_exact(d);
-    enum error err = *own ? ERR_DEVICE : matmul_init(m, cuda_of(&l->op), &p);
-    if (err != ERR_DEVICE || p.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return err;
+    enum error err = *own ? ERR_CONFIG : matmul_init(m, cuda_of(&l->op), &p);
+    if (err != ERR_CONFIG || p.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return err;
     *own = true;
     p.epilogue = CUBLASLT_EPILOGUE_DEFAULT, p.aux_ld = 0;
     return matmul_init(m, cuda_of(&l->op), &p);
@@ -74,7 +74,7 @@ static enum error plan_dw(struct linear *l, struct matmul_product *p) {
     p->epilogue = d->linear.transposed ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB;
     enum error err = matmul_init(&l->dw, cuda_of(&l->op), p);
     l->sums_bias = err == ERR_NONE;
-    if (err != ERR_DEVICE) return err;
+    if (err != ERR_CONFIG) return err;
     p->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     return matmul_init(&l->dw, cuda_of(&l->op), p);
 }

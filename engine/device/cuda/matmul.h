@@ -29,7 +29,7 @@ struct matmul_args { /* all aligned to MATMUL_ALIGNMENT */
 };
 enum { MATMUL_ALIGNMENT = 16 };
 
-/* ERR_DEVICE when cuBLASLt knows no way; m is then as matmul_fini leaves it. */
+/* ERR_CONFIG when cuBLASLt knows no way; m is then as matmul_fini leaves it. */
 MUST_CHECK enum error matmul_init(struct matmul *m, struct cuda *c, const struct matmul_product *p);
 void matmul_fini(struct matmul *m); /* a zeroed one is fine */
 /* Computes the product, on LANE_COMPUTE. */

@@ -4,6 +4,8 @@
 #include "tests/harness/program.h"
 #include "tests/harness/timing.h"
 
+#include "engine/base/text.h"
+
 #include <string.h>
 
 #ifdef ENGINE_EMULATED
@@ -85,6 +87,18 @@ static void whatever_hangs_is_named(void **state) {
     }
 }
 
+/* The page has each row as it stands here. */
+static void the_page_has_the_table(void **state) {
+    char line[400];
+    (void)state;
+    for (const struct work *w = works; w < works + WORKS; w++) {
+        snprintf(line, sizeof line, "| %s | `%s` |", w->name, w->hangs);
+        for (int m = 0; m < MODES; m++) text_append(line, sizeof line, " %s |", w->nth[m] ? "named" : "-");
+        text_append(line, sizeof line, " `%s` |", w->says);
+        gpu_page_has(line);
+    }
+}
+
 /* It names the GPU, and asks nothing more of any. */
 static void doctor_names_it(void **state) {
     (void)state;
@@ -100,6 +114,7 @@ static void doctor_names_it(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_page_has_the_table),
         cmocka_unit_test(whatever_hangs_is_named),
         cmocka_unit_test(doctor_names_it),
     };

@@ -3,10 +3,12 @@
 #pragma once
 #include "tests/harness/harness.h"
 
+#include "engine/base/file.h"
 #include "engine/device/runtime.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The GPU of that number; fails the test. */
 static inline struct device *gpu_open(int unit) {
@@ -19,6 +21,17 @@ static inline struct device *gpu_open(int unit) {
 static inline int gpu_count(void) {
     int count = 0;
     return device_find("cuda")->units(&count) == ERR_NONE ? count : 0;
+}
+
+/* Fails the test unless docs/gpus.md has the line. */
+static inline void gpu_page_has(const char *line) {
+    struct pool *pool;
+    char *text;
+    size_t n;
+    assert_ok(pool_create(&pool));
+    assert_ok(file_read(ENGINE_SOURCE_DIR "/docs/gpus.md", 1 << 20, pool, &text, &n));
+    if (!strstr(text, line)) fail_msg("docs/gpus.md has no line\n%s", line);
+    pool_free(pool);
 }
 
 enum { GPU_SKIPPED = 77 }; /* ctest's SKIP_RETURN_CODE */

@@ -1,7 +1,7 @@
 /* engine model summary --device: what a step should take on a GPU that need not be there. Each op of the plan takes the
  * longer of two times: its operations at the GPU's rate for products of that precision, or the bytes that it reads and
- * writes, each once, at the rate of its memory. To this comes the launch of a kernel. These are bounds, which good kernels
- * come near to: what a measurement is to be compared with. */
+ * writes, each once, at the rate of its memory. To this comes the launch of a kernel, and of one for each pass that adds to
+ * a gradient. These are bounds, which good kernels come near to: what a measurement is to be compared with. */
 #include "cli/use/model.h"
 
 #include "engine/base/json.h"
@@ -60,6 +60,7 @@ static const struct known_gpu *gpu_of(const char *name) {
 
 struct cost { /* of one pass of an op, or of the update */
     double flops, bytes, ms;
+    int launches; /* of kernels, at least */
     bool compute; /* the operations take longer than the bytes */
 };
 struct cost_page {
@@ -70,29 +71,36 @@ struct cost_page {
     int passes;  /* of a step */
 };
 
-static struct cost cost_of(const struct cost_page *p, double flops, double bytes) {
+static struct cost cost_of(const struct cost_page *p, double flops, double bytes, int launches) {
     double by_flops = flops / p->rate * 1e3, by_bytes = bytes / (p->gpu->memory * 1e9) * 1e3;
-    return (struct cost){flops, bytes, fmax(by_flops, by_bytes) + launch_ms, by_flops > by_bytes};
+    return (struct cost){flops, bytes, fmax(by_flops, by_bytes) + launches * launch_ms, launches, by_flops > by_bytes};
 }
 
 /* A loss is one kernel, which reads x and writes its gradient. */
 static struct cost loss_cost(const struct cost_page *p, const struct plan_step *s, bool backward) {
     double x = (double)(p->v->network.plan->n * shape_count(&s->desc.x)) * p->unit;
-    return backward ? (struct cost){0} : cost_of(p, 0, 2 * x);
+    return backward ? (struct cost){0} : cost_of(p, 0, 2 * x, 1);
 }
 
 static struct cost step_cost(const struct cost_page *p, const struct plan_step *s, bool backward) {
     double bytes[2];
+    int adds = 0;
     if (s->node == NODE_LOSS) return loss_cost(p, s, backward);
     plan_step_bytes(p->v->network.model, s, p->v->network.plan->n, p->unit, bytes);
     if (bytes[backward] <= 0) return (struct cost){0};
-    return cost_of(p, op_flops(&s->desc, backward) * (double)p->v->network.plan->n, bytes[backward]);
+    for (int i = 0; i < s->ninputs && backward; i++) adds += s->add[i];
+    return cost_of(p, op_flops(&s->desc, backward) * (double)p->v->network.plan->n, bytes[backward], 1 + adds);
 }
 
-/* Weights are read and written, gradients read, each slot of the optimizer read and written. */
+/* Weights are read and written, gradients read, each slot of the optimizer read and written. Before that each further pass's
+ * gradients are added to those before, and all are read once more for their norm; after it weights are rounded to the
+ * type of activations. */
 static struct cost update_cost(const struct cost_page *p) {
-    double slots = state_each(p->v->network.model, &p->v->settings.config.optimizer.kind);
-    return cost_of(p, 0, (3 + 2 * slots) * sizeof(float) * (double)p->v->network.model->parameters);
+    const struct run_config *c = &p->v->settings.config;
+    bool rounds = p->unit == 2, measures = c->precision == PRECISION_FP16 || c->optimizer.clip > 0;
+    double each = 3 + 2 * state_each(p->v->network.model, &c->optimizer.kind) + 3 * (p->passes - 1) + measures;
+    double bytes = (each + 1.5 * rounds) * sizeof(float) * (double)p->v->network.model->parameters;
+    return cost_of(p, 0, bytes, p->passes + measures + rounds);
 }
 
 static const char *step_name(const struct cost_page *p, const struct plan_step *s) {
@@ -111,6 +119,7 @@ static void cost_add(struct cost *sum, const struct cost *c) {
     sum->flops += c->flops;
     sum->bytes += c->bytes;
     sum->ms += c->ms;
+    sum->launches += c->launches;
 }
 
 /* ---- for people --------------------------------------------------------------------------- */
@@ -152,7 +161,7 @@ void model_cost_print(const struct model_view *v, const char *gpu) {
 /* ---- for programs ------------------------------------------------------------------------- */
 static void cost_put(struct json *j, const char *key, const struct cost *c) {
     json_object(j, key, JSON_REAL("flops", c->flops), JSON_REAL("bytes", c->bytes), JSON_REAL("ms", c->ms),
-                JSON_TEXT("bound", bound_of(c)));
+                JSON_INT("launches", c->launches), JSON_TEXT("bound", bound_of(c)));
 }
 
 void model_cost_put(const struct model_view *v, const char *gpu, struct json *j) {

@@ -70,8 +70,8 @@ void plan_free(struct plan *p);
 MUST_CHECK enum error few_plan(const struct plan_work *w, struct plan *p);
 void few_free(struct few *f);
 /* What a step reads and writes, each once, where an activation has 'unit' bytes: forward reads inputs and parameters and
- * writes y; backward reads dy, inputs and parameters and writes what gradients are wanted. What ops keep for themselves is
- * not known here. */
+ * writes y; backward reads dy, inputs and parameters and writes what gradients are wanted, of which those that another step
+ * has written before are added by a pass of their own. What ops keep for themselves is not known here. */
 void plan_step_bytes(const struct model *m, const struct plan_step *s, int64_t n, double unit, double bytes[2]);
 /* Whether the last step is the loss. */
 static inline bool plan_judges(const struct plan *p) {

@@ -7,14 +7,16 @@ int graph_steps(const struct graph *g, const struct graph_batch *b) {
 }
 
 void plan_step_bytes(const struct model *m, const struct plan_step *s, int64_t n, double unit, double bytes[2]) {
-    int joins = s->desc.joins;
-    double x = (double)(n * shape_count(&s->desc.x)) * (s->ninputs - joins), y = (double)(n * shape_count(&s->desc.y));
+    int joins = s->desc.joins, own = s->ninputs - joins;
+    double each = (double)(n * shape_count(&s->desc.x)), x = each * own, y = (double)(n * shape_count(&s->desc.y));
     double w = 0, joined = joins * y * unit, slope = s->desc.act != ACT_NONE ? joined : 0;
     for (int i = 0; i < s->nparams; i++) w += (double)m->params[m->nodes[s->node].param[i]].count;
     double read = x * (s->desc.first ? sizeof(float) : unit);
     bytes[0] = read + joined + y * unit + w * unit;
     bytes[1] = read + y * unit + w * (unit + sizeof(float)) + (s->desc.first ? 0 : x * unit) + slope;
     if (op_row(s->desc.kind)->same_dx) bytes[1] = s->desc.act == ACT_NONE ? 0 : 3 * y * unit; /* dy becomes both dx */
+    if (s->add_dx) bytes[1] += each * unit;
+    for (int i = 0; i < s->ninputs; i++) bytes[1] += s->add[i] ? 3 * (i < own ? each : y) * unit : 0;
 }
 
 void graph_step(const struct graph *g, const struct graph_batch *b, int step, struct graph_step *out) {

@@ -29,7 +29,7 @@ void emulated_copy(void *to, const void *from, size_t bytes); /* may overlap */
 void emulated_fill(void *p, int value, size_t bytes);
 /* Work of a stream says what it reads or writes where neither of these nor a kernel does: for the race detector. */
 void emulated_touch(const void *p, size_t bytes, bool writes);
-/* Never returns where ENGINE_EMULATED_HANG wants work of that name to hang on the GPU of this stream. */
+/* Work of a stream begins. Never returns where ENGINE_EMULATED_HANG wants work of that name to hang on the GPU of this stream. */
 void emulated_hang(const char *name);
 /* Whether ENGINE_EMULATED_FAIL wants this call of a function to fail. */
 bool emulated_fail(const char *function);

@@ -106,7 +106,7 @@ static inline void emulated_launch(const char *name, F kernel, emulated_extent b
     emulated_launch_typed(name, kernel, blocks, threads, shared, stream, args...);
 }
 #define LAUNCH(kernel, blocks, threads, shared_bytes, stream, ...)                                                     \
-    emulated_launch(#kernel, kernel, blocks, threads, shared_bytes, stream, ##__VA_ARGS__)
+    emulated_launch(#kernel " of " __FILE__, kernel, blocks, threads, shared_bytes, stream, ##__VA_ARGS__)
 #define SHARED(type, name, dims)                                                                                       \
     static const emulated_site name##_site = {#name};                                                                  \
     type(&name) dims = *static_cast<type(*) dims>(emulated_shared(&name##_site, sizeof(type dims)))

@@ -12,8 +12,6 @@
 
 #include <math.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <string.h>
 
 typedef unsigned __int128 wide;
 
@@ -25,29 +23,17 @@ struct number { /* m 2^(e - 63), m's highest bit set, or 0 */
 };
 static const uint64_t top = UINT64_C(1) << 63, not_finite = UINT64_C(0x7ff) << 52;
 
-static uint64_t bits_of(double x) {
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static double with_bits(uint64_t bits) {
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 static bool real_is_nan(double x) {
-    return bits_of(x) << 1 > not_finite << 1;
+    return real_bits(x) << 1 > not_finite << 1;
 }
 
 static bool real_is_infinite(double x) {
-    return bits_of(x) << 1 == not_finite << 1;
+    return real_bits(x) << 1 == not_finite << 1;
 }
 
 /* x is finite. */
 static struct number number_of(double x) {
-    uint64_t bits = bits_of(x), m = bits << 11;
+    uint64_t bits = real_bits(x), m = bits << 11;
     struct number n = {bits >> 63, (int)(bits >> 52 & 0x7ff) - 1023, m | top};
     if (n.e > -1023) return n;
     n.e = -1022, n.m = m; /* a denormal, or zero */
@@ -59,10 +45,10 @@ static struct number number_of(double x) {
 static double number_round(struct number n) {
     uint64_t sign = n.negative ? top : 0;
     int drop = n.e < -1022 ? 11 - 1022 - n.e : 11;
-    if (n.m == 0 || drop > 64) return with_bits(sign);
-    if (n.e > 1023) return with_bits(sign | not_finite);
+    if (n.m == 0 || drop > 64) return real_of_bits(sign);
+    if (n.e > 1023) return real_of_bits(sign | not_finite);
     uint64_t kept = (drop < 64 ? n.m >> drop : 0) + (n.m >> (drop - 1) & 1);
-    return with_bits(sign | (kept + (drop == 11 ? (uint64_t)(n.e + 1022) << 52 : 0)));
+    return real_of_bits(sign | (kept + (drop == 11 ? (uint64_t)(n.e + 1022) << 52 : 0)));
 }
 
 /* ---- fractions ------------------------------------------------------------------------------- */
@@ -163,15 +149,15 @@ static inline struct finer log_of(struct number x, bool close) {
 
 double real_exp(double x) {
     if (real_is_nan(x)) return x;
-    if (real_is_infinite(x)) return bits_of(x) & top ? 0 : x;
+    if (real_is_infinite(x)) return real_bits(x) & top ? 0 : x;
     struct number n = number_of(x);
     return exp_of((struct finer){n.negative, n.e, (wide)n.m << 64});
 }
 
 double real_log(double x) {
     if (real_is_nan(x)) return x;
-    if (bits_of(x) << 1 == 0) return -(double)INFINITY;
-    if (bits_of(x) & top) return (double)NAN;
+    if (real_bits(x) << 1 == 0) return -(double)INFINITY;
+    if (real_bits(x) & top) return (double)NAN;
     if (real_is_infinite(x)) return x;
     struct finer log = log_of(number_of(x), false);
     return number_round((struct number){log.negative, log.e, (uint64_t)(log.m >> 64)});
@@ -185,13 +171,13 @@ static bool real_is_whole(double y, bool *odd) {
 
 /* pow(x, y) where x or y is zero, infinite or no number, or x is 1; false: none of these. */
 static bool pow_of_ends(double x, double y, bool odd, double *out) {
-    bool below = bits_of(y) & top;
-    if (bits_of(y) << 1 == 0 || x == 1) return *out = 1, true;
+    bool below = real_bits(y) & top;
+    if (real_bits(y) << 1 == 0 || x == 1) return *out = 1, true;
     if (real_is_nan(x) || real_is_nan(y)) return *out = (double)NAN, true;
-    bool x_zero = bits_of(x) << 1 == 0;
+    bool x_zero = real_bits(x) << 1 == 0;
     if (x_zero || real_is_infinite(x)) {
         double size = x_zero == below ? (double)INFINITY : 0;
-        return *out = odd && bits_of(x) & top ? -size : size, true;
+        return *out = odd && real_bits(x) & top ? -size : size, true;
     }
     if (!real_is_infinite(y)) return false;
     if (x == -1) return *out = 1, true;

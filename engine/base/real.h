@@ -2,6 +2,8 @@
  * treatment of denormals. Weights, samples and losses depend on these functions, never on the system's. NaN gives
  * NaN, and zeros and infinities give what the standard says. */
 #pragma once
+#include <stdint.h>
+#include <string.h>
 
 /* These are within 0.51 units in the last place. */
 double real_exp(double x);
@@ -12,3 +14,15 @@ double real_cos(double x);
 /* These, which plain C's oracle alone asks for, are within 8. */
 double real_tanh(double x);
 double real_erf(double x);
+
+static inline uint64_t real_bits(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline double real_of_bits(uint64_t bits) {
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}

@@ -359,9 +359,10 @@ static void init_part(void *ctx, int64_t begin, int64_t end) {
     const struct first *f = ctx;
     if (f->info->init == INIT_UNIFORM)
         init_uniform(f, begin, end);
-    else if (f->info->init == INIT_NORMAL)
-        for (int64_t k = begin; k < end; k++) f->v[k] = f->info->deviation * rng_normal(f->key, f->t, (uint64_t)k);
-    else
+    else if (f->info->init == INIT_NORMAL) {
+        rng_normals(f->key, f->t, (uint64_t)begin, end - begin, f->v + begin);
+        for (int64_t k = begin; k < end; k++) f->v[k] *= f->info->deviation;
+    } else
         for (int64_t k = begin; k < end; k++) f->v[k] = f->info->init == INIT_ONE;
 }
 

@@ -79,7 +79,7 @@ static bool row_orthonormal(float *rows, int64_t n, int64_t at) {
 static void column_draw(struct compress *c, float *row, int64_t n, uint64_t tensor, uint64_t column) {
     struct rng_key key = rng_key((uint64_t)c->t->config->seed, RNG_COMPRESS);
     uint64_t step = (uint64_t)c->t->at.step << 32 | column << 24;
-    for (int64_t i = 0; i < n; i++) row[i] = rng_normal(key, step + tensor, (uint64_t)i);
+    rng_normals(key, step + tensor, 0, n, row);
 }
 
 /* ---- what lies where ---- */

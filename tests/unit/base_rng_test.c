@@ -5,6 +5,7 @@
 #include "engine/base/rng.h"
 
 #include <math.h>
+#include <string.h>
 
 /* kat_vectors of Random123, philox4x32 with 10 rounds. */
 static void test_known_vectors(void **state) {
@@ -70,6 +71,27 @@ static void test_normal_moments(void **state) {
     assert_true(fabs(m[4] - 3) < 0.15);
 }
 
+/* One by one or many at once, across a counter's half and at odd lengths: the same bits. */
+static void test_many_normals(void **state) {
+    (void)state;
+    enum { N = 1 << 20, LENGTHS = 70 };
+    static float many[N];
+    struct rng_key key = rng_key(5, RNG_TEST);
+    const uint64_t from = (UINT64_C(1) << 32) - N / 2;
+    rng_normals(key, 9, from, N, many);
+    for (uint64_t i = 0; i < N; i++) {
+        float one = rng_normal(key, 9, from + i);
+        if (memcmp(&one, &many[i], sizeof one) != 0) fail_msg("number %d is %a and %a", (int)i, one, many[i]);
+    }
+    for (int n = 0; n < LENGTHS; n++) {
+        float few[LENGTHS + 1] = {[0] = 7};
+        few[n] = 7;
+        rng_normals(key, 9, from, n, few);
+        assert_memory_equal(few, many, (size_t)n * sizeof *few);
+        assert_true(few[n] == 7);
+    }
+}
+
 static void test_permutation(void **state) {
     (void)state;
     enum { N = 1000 };
@@ -111,10 +133,10 @@ static void test_permutation_is_fair(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known_vectors),       cmocka_unit_test(test_streams_differ),
-        cmocka_unit_test(test_unit_range),          cmocka_unit_test(test_below),
-        cmocka_unit_test(test_normal_moments),      cmocka_unit_test(test_permutation),
-        cmocka_unit_test(test_permutation_is_fair),
+        cmocka_unit_test(test_known_vectors),  cmocka_unit_test(test_streams_differ),
+        cmocka_unit_test(test_unit_range),     cmocka_unit_test(test_below),
+        cmocka_unit_test(test_normal_moments), cmocka_unit_test(test_many_normals),
+        cmocka_unit_test(test_permutation),    cmocka_unit_test(test_permutation_is_fair),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,7 +54,7 @@ enum config_type {
 };
 struct config_span {
     double value; /* whole for steps; 0.5ep is fine */
-    enum { SPAN_OFF, SPAN_STEPS, SPAN_EPOCHS, SPAN_SECONDS } unit;
+    enum { SPAN_OFF, SPAN_END, SPAN_STEPS, SPAN_EPOCHS, SPAN_SECONDS } unit;
 };
 struct config_list {
     int count;

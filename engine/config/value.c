@@ -50,10 +50,11 @@ static enum value_fault in_range(const struct config_field *f, double value) {
     return value_has_maximum(f) && value > f->max ? VALUE_ABOVE : VALUE_RIGHT;
 }
 
-/* "5ep" "0.5ep" "200st" "off" */
+/* "5ep" "0.5ep" "200st" "off" "end" */
 static enum value_fault read_span(const struct config_field *f, const char *text, struct config_span *out) {
-    if (f->choices && word_index(f->choices, text) >= 0) {
-        *out = (struct config_span){0, SPAN_OFF};
+    int word = f->choices ? word_index(f->choices, text) : -1;
+    if (word >= 0) {
+        *out = (struct config_span){0, word ? SPAN_END : SPAN_OFF};
         return VALUE_RIGHT;
     }
     char number[32];

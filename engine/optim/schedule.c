@@ -253,7 +253,7 @@ bool schedule_needs_end(const struct config_variant *schedule) {
 }
 
 int64_t span_steps(struct config_span s, int64_t per_epoch) {
-    if (s.unit == SPAN_OFF) return -1;
+    if (s.unit == SPAN_OFF || s.unit == SPAN_END) return -1;
     if (s.unit == SPAN_SECONDS) return SPAN_ENDLESS;
     double steps = s.unit == SPAN_EPOCHS ? s.value * (double)per_epoch : s.value;
     if (!(steps > 0)) return 0;

@@ -4,8 +4,9 @@
 #include "engine/settings/section.h"
 
 static const struct config_field eval_fields[] = {
-    {"every", CONFIG_SPAN, offsetof(struct eval_config, every), "1ep", "How often to evaluate; off: only at the end",
-     ABOVE_ZERO, .choices = "off", .also = "eval_every|eval_steps|eval_interval|val_check_interval"},
+    {"every", CONFIG_SPAN, offsetof(struct eval_config, every), "1ep",
+     "How often to evaluate, besides at the end; end: only at the end; off: never", ABOVE_ZERO, .choices = "off|end",
+     .also = "eval_every|eval_steps|eval_interval|val_check_interval"},
     {.key = NULL},
 };
 SECTION(eval, "every", "Evaluation on validation data");

@@ -10,7 +10,7 @@ enum sink_kind {
 };
 enum resumed_data { DATA_SAME, DATA_ANY };
 struct eval_config {
-    struct config_span every; /* off: only at the end */
+    struct config_span every; /* besides at the end; SPAN_END: there alone */
 };
 struct checkpoint_config {
     struct config_span every;

@@ -404,16 +404,18 @@ static enum error resolve_order(struct resolve *r) {
 static void check_metrics(struct resolve *r) {
     const struct run_config *c = r->c;
     const struct node *every = resolve_find(r, "eval.every");
-    bool off = c->eval.every.unit == SPAN_OFF, keeps_best = strcmp(c->checkpoint.best, "off") != 0;
+    bool off = c->eval.every.unit <= SPAN_END, keeps_best = strcmp(c->checkpoint.best, "off") != 0;
     resolve_clash(r, keeps_best && off, "checkpoint.best",
-                  "'checkpoint.best' needs validation, but 'eval' is off ({at eval.every})");
+                  "'checkpoint.best' needs validation, but 'eval' makes none before the end ({at eval.every})");
     resolve_clash(r, keeps_best && c->checkpoint.every.unit == SPAN_OFF, "checkpoint.best",
                   "'checkpoint.best' needs checkpoints, but 'checkpoint.every' is off ({at checkpoint.every})");
     if (c->train.patience_metric && off)
-        config_error(r->e, c->train.patience, true, "'train.patience' needs validation, but 'eval' is off (%s)",
+        config_error(r->e, c->train.patience, true,
+                     "'train.patience' needs validation, but 'eval' makes none before the end (%s)",
                      resolve_place(r, every));
     if (c->train.until_metric && !strncmp(c->train.until_metric, "val.", 4) && off)
-        config_error(r->e, c->train.until->items[0], true, "'train.until' needs validation, but 'eval' is off (%s)",
+        config_error(r->e, c->train.until->items[0], true,
+                     "'train.until' needs validation, but 'eval' makes none before the end (%s)",
                      resolve_place(r, every));
 }
 

@@ -112,7 +112,7 @@ enum error run_conclude(struct run *r) {
     struct trainer *t = r->t;
     const struct run_config *c = t->config;
     bool best = false; /* by an evaluation that is made here, even where the step has been saved before it */
-    if (!r->stopped && !r->val_is_new) {
+    if (!r->stopped && !r->val_is_new && c->eval.every.unit != SPAN_OFF) {
         TRY(run_evaluate(r));
         best = run_is_better(r);
     }
@@ -162,7 +162,7 @@ enum error run_conclude(struct run *r) {
     tracing_finish(t);
     TRY(trainer_share_average(t));
     TRY(summary_gather(r, &s)); /* all have written what they have recorded */
-    TRY(answers_conclude(t, !r->stopped));
+    TRY(answers_conclude(t, !r->stopped && r->val_is_new));
     TRY(r->step->gather(t->mode)); /* for the weights' digest */
     if (t->rank > 0) return ERR_NONE;
     int traced = tracing_conclude(t);

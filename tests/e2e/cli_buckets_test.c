@@ -16,7 +16,7 @@ static void run(struct program *p, const char *model, const char *mode, const ch
     snprintf(set[2], sizeof set[2], "devices=%s", devices);
     program_train_start(p,
                         SETS("data={set: digits, train: 200, val: 32}", "batch={size: 32, shards: 4}", "train=2ep",
-                             "threads=1", "checkpoint=off", "eval=off",
+                             "threads=1", "checkpoint=off", "eval=end",
                              "optimizer={name: sgd, lr: 0.05, momentum: 0.5}", set[0], set[1], set[2]),
                         more);
     program_train_end(p);

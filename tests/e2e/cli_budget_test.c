@@ -16,7 +16,7 @@ static const char *const network[] = {"model={zoo: mlp, hidden: [128, 64], dropo
                                       "threads=1",
                                       "optimizer={name: adam, lr: 0.002}",
                                       "schedule={name: cosine, for: 3ep, warmup: 5st}",
-                                      "eval=off",
+                                      "eval=end",
                                       "checkpoint=off",
                                       NULL};
 
@@ -181,7 +181,7 @@ static void refused(void **state) {
         {"train=nans", "got \"nans\""},
         {"train=60 s", "got \"60 s\""},
         {"train=60", "did you mean '60ep', '60st' or '60s'?"},
-        {"eval=60s", "'eval' must be off or a length such as 5ep (epochs) or 200st (steps)"},
+        {"eval=60s", "'eval' must be end or off or a length such as 5ep (epochs) or 200st (steps)"},
         {"schedule=cosine", "give it a length of its own, for example schedule: {name: cosine, for: 5ep}"},
         {"schedule=linear", "schedule 'linear' must know the last step, which is unknown if train.for is a time"},
     };

@@ -21,7 +21,7 @@ static void write_experiment(const char *text) {
 
 #define BASE                                                                                                           \
     "base: {model: {zoo: mlp, hidden: [16]}, data: {set: digits, train: 200, val: 20}, "                               \
-    "batch: {size: 32, shards: 2}, train: 30st, eval: off"
+    "batch: {size: 32, shards: 2}, train: 30st, eval: end"
 
 static int set_up(void **state) {
     (void)state;

@@ -14,7 +14,7 @@ static void run(struct program *p, const char *compress, const char *more1, cons
     program_train(p,
                   SETS("model={zoo: mlp, hidden: [128, 64]}", "data={set: digits, train: 2000, val: 500}",
                        "batch={size: 64, shards: 4}", "train=8ep", "threads=1", "checkpoint=off", "mode=ddp",
-                       "devices=cpu:4", "eval=off", "optimizer={name: sgd, lr: 0.1}"),
+                       "devices=cpu:4", "eval=end", "optimizer={name: sgd, lr: 0.1}"),
                   SETS(set, more1, more2, more3));
 }
 

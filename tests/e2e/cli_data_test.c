@@ -239,7 +239,7 @@ static void waiting_is_explained(void **state) {
     }
     snprintf(data, sizeof data, "data={set: images, train: %s, val: 2, size: 8, workers: 1}", scratch_path("large"));
     program_run(&p, 120, "run", "--set", data, "--set", "model={zoo: mlp, hidden: [4]}", "--set", "batch=2", "--set",
-                "train=20st", "--set", "mode=single", "--set", "devices=cpu:1", "--set", "eval=off", "--set",
+                "train=20st", "--set", "mode=single", "--set", "devices=cpu:1", "--set", "eval=end", "--set",
                 "checkpoint=off", NULL);
     if (p.code) fail_msg("%s", p.err);
     const char *row = strstr(p.out, "load (waiting)"), *told = strstr(p.out, "samples     steps waited");

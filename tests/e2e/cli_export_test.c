@@ -248,7 +248,7 @@ static void export_one(const char *name, const char *model, const char *data, co
     snprintf(onnx, sizeof onnx, "%s.onnx", name);
     program_run(&p, 120, "run", "--quiet", "--set", set[0], "--set", set[1], "--set", dir, "--set", "mode=single",
                 "--set", "devices=cpu:1", "--set", "threads=1", "--set", "batch=16", "--set", "train=2st", "--set",
-                "eval=off", NULL);
+                "eval=end", NULL);
     if (p.code) fail_msg("%s: %s", name, p.err);
     program_run(&p, 60, "model", "export", name, "-o", "-", NULL);
     assert_true(p.code == 64 && strstr(p.err, "to a file, not to standard output"));

@@ -217,7 +217,7 @@ static void few_addresses(void **state) {
         char script[1200];
         snprintf(script, sizeof script,
                  "ulimit -v %s; exec %s/engine run --devices cpu:2 --set mode=ddp --set threads=1 "
-                 "--set train=3st --set eval=off --set checkpoint=off --set '%s' --set log.dir=%s",
+                 "--set train=3st --set eval=end --set checkpoint=off --set '%s' --set log.dir=%s",
                  runs[i].kilobytes, ENGINE_BINARY_DIR, runs[i].model, scratch_path(runs[i].name));
         const char *words[] = {"sh", "-c", script, NULL};
         program_spawn(&p, words);

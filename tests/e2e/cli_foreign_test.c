@@ -19,7 +19,7 @@ static char file[600], folder[600];
     "\\\"ms\\\": ${MS:-20}.$((i-i/3*3)), \\\"samples\\\": 8}\"; done\n"
 #define BASE                                                                                                           \
     "model: {zoo: mlp, hidden: [16]}, data: {set: digits, train: 200, val: 20}, batch: {size: 32, shards: 2}, "        \
-    "train: 12st, eval: off, threads: 1"
+    "train: 12st, eval: end, threads: 1"
 
 static int set_up(void **state) {
     (void)state;

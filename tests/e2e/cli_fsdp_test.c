@@ -49,7 +49,7 @@ static void the_bits_of_many_units(void **state) {
                                        "batch={size: 64, shards: 8}",
                                        "threads=1",
                                        "train=6st",
-                                       "eval=off",
+                                       "eval=end",
                                        NULL};
     static const char *const with[] = {"optimizer={name: adam, clip: 0.5}", "optimizer={name: lamb}",
                                        "optimizer={name: sgd, lr: 0.05, clip: 1, freeze: [fc3.*]}"};
@@ -76,7 +76,7 @@ static void the_bits_of_batches_that_are_normalized_together(void **state) {
                                       "batch={size: 32, shards: 8}",
                                       "threads=1",
                                       "train=3st",
-                                      "eval=off",
+                                      "eval=end",
                                       "sync_batchnorm=true",
                                       "optimizer={name: sgd, clip: 1}",
                                       NULL};
@@ -124,9 +124,9 @@ static double sum_of(const char *name) {
  * the first layer's and at most two more. The sums of a step are 64 bytes for each rank but the first. */
 static void exchanges_are_those_of_the_plan(void **state) {
     static const double exchanges[] = {3, 2, 2, 3};
-    static const char *const few[] = {"mode=fsdp", "devices=cpu:4", "train=8st", "eval=off", NULL};
+    static const char *const few[] = {"mode=fsdp", "devices=cpu:4", "train=8st", "eval=end", NULL};
     static const char *const deep = "model={zoo: mlp, hidden: [128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128]}";
-    program_train(&p, network, SETS("mode=dp", "devices=cpu:2", "train=8st", "eval=off", deep));
+    program_train(&p, network, SETS("mode=dp", "devices=cpu:2", "train=8st", "eval=end", deep));
     double k = sum_of("sent") / 2 / STEPS, header = (DEVICES - 1) * 64.0;
     (void)state;
     for (int i = 0; i < RESHARDS; i++) {
@@ -159,7 +159,7 @@ static void less_memory(void **state) {
                                        "batch={size: 8, shards: 4}",
                                        "threads=1",
                                        "train=3st",
-                                       "eval=off",
+                                       "eval=end",
                                        "checkpoint=off",
                                        "optimizer=adam",
                                        "comm.link=tcp",

@@ -31,7 +31,7 @@ static const char *const common[] = {"--set", "mode=ddp",
                                      "--set", "seed=7",
                                      "--set", "comm.heartbeat=3s",
                                      "--set", "comm.timeout=5s",
-                                     "--set", "eval=off"};
+                                     "--set", "eval=end"};
 enum { COMMON = sizeof common / sizeof *common };
 
 static pid_t spawn(char **argv) {

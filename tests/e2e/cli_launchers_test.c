@@ -77,7 +77,7 @@ static int setup(void **state) {
                                       "batch: {size: 64, shards: 4}\n"
                                       "train: 30st\n"
                                       "seed: 7\n"
-                                      "eval: off\n"
+                                      "eval: end\n"
                                       "run: {join_timeout: 20s}\n"));
     return 0;
 }

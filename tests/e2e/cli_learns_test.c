@@ -18,7 +18,7 @@ static double accuracy(const char *model, const char *data, const char *train, c
     program_run(&p, 300, "run", "--json", "--quiet", "--set", "mode=ddp", "--set", "devices=cpu:2", "--set",
                 "threads=1", "--set", set_model, "--set", set_data, "--set", "batch={size: 64, shards: 2}", "--set",
                 set_train, "--set", set_optimizer, "--set", "schedule={name: cosine, warmup: 50st}", "--set",
-                "checkpoint=off", "--set", "eval=off", "--set", set_dir, NULL);
+                "checkpoint=off", "--set", "eval=end", "--set", set_dir, NULL);
     double a = program_number(&p, "val.accuracy");
     print_message("%s: %.2f %% after %.1f s\n", dir, a * 100, p.seconds);
     return a;

@@ -221,7 +221,7 @@ static const char *const network[] = {"model={zoo: mlp, hidden: [128, 64], dropo
                                       "batch={size: 64, shards: 4}",
                                       "train=64st",
                                       "threads=1",
-                                      "eval=off",
+                                      "eval=end",
                                       "checkpoint=off",
                                       "mode=ddp",
                                       "devices=cpu:4",

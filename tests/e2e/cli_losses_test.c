@@ -17,7 +17,7 @@ static const char *const common[] = {"model={layers: [flatten, {linear: 48}, rel
                                      "loss={name: cross_entropy, smoothing: 0.1, weights: balanced}",
                                      "train=12st",
                                      "threads=1",
-                                     "eval=off",
+                                     "eval=end",
                                      "optimizer={name: sgd, lr: 0.05, momentum: 0.9}",
                                      NULL};
 
@@ -154,7 +154,7 @@ static void binary_cross_entropy_learns(void **state) {
     double loss = 0;
     assert_ok(pool_create(&pool));
     snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("bits"));
-    program_train(&control, SETS("loss=bce", "data={train: 600, val: 200}", "model=mlp", "train=40st", "eval=off"),
+    program_train(&control, SETS("loss=bce", "data={train: 600, val: 200}", "model=mlp", "train=40st", "eval=end"),
                   SETS("optimizer={name: adam, lr: 0.002}", dir, "mode=ddp", "devices=cpu:2"));
     assert_true(program_number(&control, "val.accuracy") > 0.6);
     assert_true(program_number(&control, "val.loss") < 0.25); /* knowing nothing but that one of ten is right: 0.325 */

@@ -31,7 +31,7 @@ static void shown_layers_train_as_the_zoo_does(void **state) {
     for (int i = 0; i < 2; i++) {
         snprintf(dir, sizeof dir, "log.dir=%s%d", scratch_path("shown-"), i);
         program_run(&p, 60, "run", "--json", "--quiet", "--set", dir, "--set", "train=3st", "--set", "mode=single",
-                    "--set", "threads=1", "--set", "eval=off", "--set", "checkpoint=off", i ? path : "--set",
+                    "--set", "threads=1", "--set", "eval=end", "--set", "checkpoint=off", i ? path : "--set",
                     i ? NULL : "model=lenet", NULL);
         if (p.code != 0) fail_msg("%s", p.err);
         snprintf(hash[i], sizeof hash[i], "%s", program_string(&p, "weights_sha256"));
@@ -223,7 +223,7 @@ static void train(const char *name, const char *mode, const char *devices, const
     char dir[600];
     snprintf(dir, sizeof dir, "log.dir=%s", scratch_path(name));
     program_run(&p, 60, "run", "--json", "--quiet", "--set", dir, "--set", mode, "--set", devices, "--set", model,
-                "--set", length, "--set", "batch={size: 64, shards: 2}", "--set", "threads=1", "--set", "eval=off",
+                "--set", length, "--set", "batch={size: 64, shards: 2}", "--set", "threads=1", "--set", "eval=end",
                 "--set", "data={set: digits, train: 400, val: 50}", NULL);
 }
 

@@ -15,7 +15,7 @@
 static const char *const common =
     "--quiet --set mode=ddp --set threads=1 --set 'model={zoo: mlp, hidden: [64]}' "
     "--set 'data={set: digits, train: 2000, val: 100}' --set 'batch={size: 64, shards: 8}' "
-    "--set seed=7 --set eval=off";
+    "--set seed=7 --set eval=end";
 
 static bool has_mpi(void) {
     bool built = access(ENGINE_BINARY_DIR "/libengine_mpi.so", R_OK) == 0;

@@ -177,7 +177,7 @@ static void mistakes_are_told(void **state) {
         program_run(&p, 60, "validate", "--set", wrong[i][0], NULL);
         if (p.code != 78 || !strstr(p.err, wrong[i][1])) fail_msg("%s: %d, %s", wrong[i][0], p.code, p.err);
     }
-    program_run(&p, 60, "validate", "--set", "train.patience={val.loss: 5}", "--set", "eval=off", NULL);
+    program_run(&p, 60, "validate", "--set", "train.patience={val.loss: 5}", "--set", "eval=end", NULL);
     assert_int_equal(p.code, 78);
     assert_non_null(strstr(p.err, "'train.patience' needs validation"));
 }

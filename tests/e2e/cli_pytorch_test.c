@@ -71,7 +71,7 @@ static void compare(const char *model, const struct update *u, const char *devic
     snprintf(dir, sizeof dir, "log.dir=%s", scratch_path(path));
     program_run(&p, 60, "run", "--json", "--quiet", "--set", data, "--set", set, "--set", "batch=64", "--set",
                 "train=20st", "--set", u->optimizer, "--set", devices, "--set",
-                strstr(devices, ":1") ? "mode=single" : more, "--set", "checkpoint=off", "--set", "eval=off", "--set",
+                strstr(devices, ":1") ? "mode=single" : more, "--set", "checkpoint=off", "--set", "eval=end", "--set",
                 u->ema, "--set", "threads=1", "--set", dir, NULL);
     if (p.code != 0) fail_msg("%s", p.err);
     snprintf(path, sizeof path, "%s/metrics.jsonl", program_string(&p, "run_dir"));
@@ -158,7 +158,7 @@ static void pictures_equal_torchvision(void **state) {
                     "stride: 2}}, relu, flatten, {linear: 3}]}",
                     "--set", "batch=8", "--set", "train=20st", "--set",
                     "optimizer={name: sgd, lr: 0.05, momentum: 0.9, weight_decay: 1e-4}", "--set", path, "--set",
-                    ways[way][1], "--set", "checkpoint=off", "--set", "eval=off", "--set", "threads=1", "--set", dir,
+                    ways[way][1], "--set", "checkpoint=off", "--set", "eval=end", "--set", "threads=1", "--set", dir,
                     NULL);
         if (p.code != 0) fail_msg("%s", p.err);
         snprintf(path, sizeof path, "%s/metrics.jsonl", program_string(&p, "run_dir"));
@@ -179,13 +179,13 @@ static void an_order_goes_on(void **state) {
                                    {data, "train=9st", "checkpoint=9st"},
                                    {data, "train=18st", resume},
                                    {"data={set: digits, train: 100, val: 20}", "train=18st", resume},
-                                   {"data={set: digits, train: 100, val: 20, order: file}", "train=18st", "eval=off"}};
+                                   {"data={set: digits, train: 100, val: 20, order: file}", "train=18st", "eval=end"}};
     snprintf(resume, sizeof resume, "checkpoint.resume=%s", scratch_path("order-1"));
     for (int i = 0; i < 5; i++) {
         snprintf(name, sizeof name, "order-%d", i);
         snprintf(dir, sizeof dir, "log.dir=%s", scratch_path(name));
         program_run(&p, 60, "run", "--json", "--quiet", "--set", "mode=single", "--set", "devices=cpu:1", "--set",
-                    "model={layers: [flatten, {linear: 10}]}", "--set", "batch=16", "--set", "eval=off", "--set",
+                    "model={layers: [flatten, {linear: 10}]}", "--set", "batch=16", "--set", "eval=end", "--set",
                     keys[i][0], "--set", keys[i][1], "--set", keys[i][2], "--set", dir, NULL);
         if (p.code != (i == 3 ? 78 : 0)) fail_msg("%d: code %d: %s", i, p.code, p.err);
         if (i == 3) continue; /* another order is another run */

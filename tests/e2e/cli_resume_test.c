@@ -20,7 +20,7 @@ static const char *const common[] = {"run",   "--json",
                                      "--set", "optimizer={name: adam, lr: 0.002, clip: 1}",
                                      "--set", "schedule={name: cosine, warmup: 5st}",
                                      "--set", "checkpoint={every: 3st, resume: auto}",
-                                     "--set", "eval=off",
+                                     "--set", "eval=end",
                                      "--set", "log.every=1st"};
 enum { COMMON = sizeof common / sizeof *common };
 

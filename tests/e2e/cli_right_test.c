@@ -58,12 +58,12 @@ static bool left(const char *dir) {
 
 static void the_same_anywhere(void **state) {
     (void)state;
-    static const char *const ways[][3] = {{"mode=single", "devices=cpu:1", "eval=off"},
-                                          {"mode=dp", "devices=cpu:1", "eval=off"},
+    static const char *const ways[][3] = {{"mode=single", "devices=cpu:1", "eval=end"},
+                                          {"mode=dp", "devices=cpu:1", "eval=end"},
                                           {"mode=dp", "devices=cpu:2", "eval=1ep"},
-                                          {"mode=dp", "devices=cpu:3", "eval=off"},
+                                          {"mode=dp", "devices=cpu:3", "eval=end"},
                                           {"mode=dp", "devices=cpu:3", "dp.server=dedicated"},
-                                          {"mode=ddp", "devices=cpu:1", "eval=off"},
+                                          {"mode=ddp", "devices=cpu:1", "eval=end"},
                                           {"mode=ddp", "devices=cpu:2", "comm.algorithm=direct"},
                                           {"mode=ddp", "devices=cpu:3", "eval=7st"},
                                           {"mode=ddp", "devices=cpu:2", "comm.link=tcp"},
@@ -133,6 +133,24 @@ static void not_of_other_data(void **state) {
     assert_fails(ERR_INPUT, right_read(dir, pool, &r));
 }
 
+/* eval: off is never, and end once. */
+static void not_where_nothing_is_evaluated(void **state) {
+    (void)state;
+    static const char *const ways[] = {"eval=off", "eval=end"};
+    for (int i = 0; i < 2; i++) {
+        const char *dir = train(ways[i], SETS("mode=ddp", "devices=cpu:2", "train=2ep", ways[i]));
+        char *text;
+        size_t n;
+        int evaluations = 0;
+        assert_int_equal(p.code, 0);
+        assert_int_equal(left(dir), i);
+        assert_int_equal(!strstr(p.out, "\"val\":{\"loss\":null"), i);
+        assert_ok(file_read(pool_printf(pool, "%s/metrics.jsonl", dir), 1 << 20, pool, &text, &n));
+        for (const char *at = text; (at = strstr(at, "\"val\":")); at++) evaluations++;
+        assert_int_equal(evaluations, i);
+    }
+}
+
 /* A run that goes on from where another had ended, and is stopped, has measured nothing. */
 static void a_stopped_run_leaves_none(void **state) {
     (void)state;
@@ -141,7 +159,7 @@ static void a_stopped_run_leaves_none(void **state) {
     assert_true(left(dir));
     program_train_start(&p, network,
                         SETS(set, "mode=ddp", "devices=cpu:2", "checkpoint={every: 1ep, resume: auto}", "train=1h",
-                             "log.every=1st", "eval=off"));
+                             "log.every=1st", "eval=end"));
     program_wait_text(&p, " step=40 ", 60);
     kill(p.pid, SIGTERM);
     program_train_end(&p);
@@ -155,6 +173,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(as_predicted_one_by_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(two_runs_are_compared, set_up, tear_down),
         cmocka_unit_test_setup_teardown(not_of_other_data, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(not_where_nothing_is_evaluated, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stopped_run_leaves_none, set_up, tear_down),
     };
     return cmocka_run_group_tests_name("right samples", tests, NULL, NULL);

@@ -61,7 +61,7 @@ static void train_on(struct program *p, const char *mode, const char *devices) {
     snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("many"));
     program_run(p, 120, "run", "--json", "--quiet", "--mode", mode, "--devices", devices, "--set",
                 "model={layers: [{linear: 16}, relu, {linear: $classes}]}", "--set", "data={set: spirals, train: 1024}",
-                "--set", "batch={size: 512, shards: 512}", "--set", "train=3st", "--set", "eval=off", "--set",
+                "--set", "batch={size: 512, shards: 512}", "--set", "train=3st", "--set", "eval=end", "--set",
                 "checkpoint=off", "--set", "threads=1", "--set", dir, NULL);
     if (p->code != 0) fail_msg("%s on %s: exit code %d\n%s", mode, devices, p->code, p->err);
 }

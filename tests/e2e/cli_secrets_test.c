@@ -144,7 +144,7 @@ static void a_comparison_keeps_it_to_itself(void **state) {
     (void)state;
     const char *file = scratch_path("small.yaml");
     save_text(file, "base: {model: {zoo: mlp, hidden: [16]}, data: {set: digits, train: 200, val: "
-                    "20}, batch: {size: 32, shards: 2}, train: 20st, eval: off, mode: ddp, "
+                    "20}, batch: {size: 32, shards: 2}, train: 20st, eval: end, mode: ddp, "
                     "devices: cpu:2, comm: {link: tcp}}\nmatrix: {optimizer.lr: [0.1, 0.2]}\n");
     program_run(&p, 120, "compare", file, "--quick", "--dir", dir, NULL);
     if (p.code) fail_msg("%d: %s%s", p.code, p.out, p.err);

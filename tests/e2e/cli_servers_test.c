@@ -15,7 +15,7 @@ static const char *const network[] = {
     "model={layers: [flatten, {linear: 128}, relu, {linear: 256}, relu, {linear: 10}]}",
     "batch={size: 64, shards: 8}",
     "threads=1",
-    "eval=off",
+    "eval=end",
     NULL};
 
 /* ---- bytes ---- */

@@ -99,7 +99,7 @@ static void state_is_shared_out(void **state) {
 /* Weights that come beside what follows a step are that step's bytes, though an evaluation follows. */
 static void bytes_are_their_steps(void **state) {
     (void)state;
-    static const char *const evals[] = {"eval=off", "eval=1st", "eval=2st"};
+    static const char *const evals[] = {"eval=end", "eval=1st", "eval=2st"};
     double sent[2] = {0};
     for (int i = 0; i < 3; i++) {
         struct pool *pool;

@@ -212,7 +212,7 @@ static void compared_as_the_question_alone(void **state) {
     fputs("base: {mode: dp, devices: cpu:2, dp: {server: dedicated}, model: {zoo: mlp, hidden: "
           "[16]},\n"
           "  data: {set: digits, train: 200, val: 20}, batch: {size: 32, shards: 2}, train: 30st,\n"
-          "  eval: off, checkpoint: 30st}\nmatrix: {dp.staleness: [0, 2]}\n",
+          "  eval: end, checkpoint: 30st}\nmatrix: {dp.staleness: [0, 2]}\n",
           f);
     assert_int_equal(fclose(f), 0);
     program_run(&p, 120, "compare", file, "--dir", folder, NULL);

@@ -30,7 +30,7 @@ static int tear_down(void **state) {
 #define BASE                                                                                                           \
     "base: {mode: single, devices: cpu:1, model: {zoo: mlp, hidden: [16]}, data: {set: digits, train: 256, val: "      \
     "100}, "                                                                                                           \
-    "batch: {size: 32, shards: 2}, train: 64st, schedule: cosine, eval: off}\nwarmup: 2st\n"
+    "batch: {size: 32, shards: 2}, train: 64st, schedule: cosine, eval: end}\nwarmup: 2st\n"
 
 static const char *inside(const char *name) {
     static char path[1400];
@@ -84,7 +84,7 @@ static void a_grid_is_what_its_runs_are(void **state) {
             program_train(&other,
                           SETS("mode=single", "devices=cpu:1", "model={zoo: mlp, hidden: [16]}",
                                "data={set: digits, train: 256, val: 100}", "batch={size: 32, shards: 2}", "train=64st",
-                               "schedule=cosine", "eval=off"),
+                               "schedule=cosine", "eval=end"),
                           SETS(lr, seed));
             sum += program_number(&other, "val.loss");
         }
@@ -120,7 +120,7 @@ static void halving_goes_on_from_its_checkpoints(void **state) {
     program_train(&other,
                   SETS("mode=single", "devices=cpu:1", "model={zoo: mlp, hidden: [16]}",
                        "data={set: digits, train: 256, val: 100}", "batch={size: 32, shards: 2}", "train=64st",
-                       "schedule=cosine", "eval=off", "seed=1000000"),
+                       "schedule=cosine", "eval=end", "seed=1000000"),
                   SETS(lr));
     assert_true(score_of(tuning, best) == program_number(&other, "val.loss"));
     assert_int_equal(folder_count(folder, "tune/cells/*/run-01/ckpt"), 0);

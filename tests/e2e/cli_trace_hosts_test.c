@@ -43,7 +43,7 @@ static void start(const char *const *words, const char *devices, const char *mor
                          "data={set: digits, train: 500, val: 100}",
                          "train=12st",
                          "batch={size: 32, shards: 4}",
-                         "eval=off",
+                         "eval=end",
                          "checkpoint=off",
                          "comm.timeout=10s",
                          "log.trace=4..8"};

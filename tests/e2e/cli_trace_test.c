@@ -327,7 +327,7 @@ static void a_server_of_many(void **state) {
     program_run(&p, 60, "run", "--set", d, "--set", "mode=dp", "--set", "devices=cpu:32", "--set",
                 "dp={server: dedicated, staleness: 2}", "--set", "log.trace=2..14", "--set",
                 "model={zoo: mlp, hidden: [16]}", "--set", "batch={size: 32, shards: 32}", "--set", "train=16st",
-                "--set", "threads=1", "--set", "eval=off", "--set", "data=digits", NULL);
+                "--set", "threads=1", "--set", "eval=end", "--set", "data=digits", NULL);
     if (p.code != 0) fail_msg("%s", p.err);
     assert_ok(trace_read_all(dir, pool, &ranks, &n));
     assert_int_equal(n, 33);
@@ -392,7 +392,7 @@ static void the_range(void **state) {
 static void an_experiment_is_traced(void **state) {
     (void)state;
     static const char text[] = "base: {model: {zoo: mlp, hidden: [16]}, data: digits, batch: {size: 32, shards: 2}, "
-                               "train: 20st, eval: off, threads: 1, devices: 'cpu:2', log: {trace: 10..12st}}\n"
+                               "train: 20st, eval: end, threads: 1, devices: 'cpu:2', log: {trace: 10..12st}}\n"
                                "matrix: {mode: [dp, ddp]}\nmetrics: step_time\nrepeats: 4\n";
     char path[600], folder[600], pattern[700];
     glob_t found;
@@ -444,7 +444,7 @@ static void a_rank_is_killed(void **state) {
                            "--set",
                            "train=10000000st",
                            "--set",
-                           "eval=off",
+                           "eval=end",
                            "--set",
                            "log.trace=2..10000000",
                            "--set",
@@ -545,7 +545,7 @@ static void ranks_of_other_hosts(void **state) {
                           "--set",   "model={zoo: mlp, hidden: [32]}",
                           "--set",   "train=12st",
                           "--set",   "batch={size: 32, shards: 4}",
-                          "--set",   "eval=off",
+                          "--set",   "eval=end",
                           "--set",   "log.trace=4..8",
                           NULL};
     program_spawn(&p, argv);

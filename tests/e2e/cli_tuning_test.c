@@ -19,7 +19,7 @@ static const char *const keys[KEYS] = {"ddp.bucket.cap", "comm.algorithm"};
 static void train(struct program *p, const char *const *more) {
     program_train(p,
                   SETS(MODEL, "data={set: digits, train: 640, val: 32}", "batch={size: 16, shards: 8}", "threads=1",
-                       "eval=off", "optimizer={name: sgd, lr: 0.05, momentum: 0.5}"),
+                       "eval=end", "optimizer={name: sgd, lr: 0.05, momentum: 0.5}"),
                   more);
 }
 

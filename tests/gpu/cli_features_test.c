@@ -98,7 +98,7 @@ static void run(int mode, const char *steps, const char *set, bool bitwise) {
     snprintf(dir, sizeof dir, "log.dir=%s%d", scratch_path("run-"), ++serial);
     program_run(&p, 120, "run", "--json", "--set", "data={set: digits, train: 200, val: 40}", "--set",
                 "model={layers: [flatten, {linear: 48}, relu, {linear: 10}]}", "--set", "batch={size: 64, shards: 4}",
-                "--set", "checkpoint=off", "--set", "eval=off", "--set", "threads=1", "--set", steps, "--set", dir,
+                "--set", "checkpoint=off", "--set", "eval=end", "--set", "threads=1", "--set", steps, "--set", dir,
                 "--set", modes[mode][0], "--set", modes[mode][1], "--set",
                 bitwise ? "deterministic=bitwise" : "deterministic=true", "--set", set, NULL);
 }

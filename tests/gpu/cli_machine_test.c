@@ -45,7 +45,7 @@ static void a_rank_is_killed(void **state) {
                            "--set", "threads=1",
                            "--set", "train=1000000st",
                            "--set", "checkpoint=off",
-                           "--set", "eval=off",
+                           "--set", "eval=end",
                            "--set", dir,
                            "--set", "model={zoo: mlp, hidden: [16]}",
                            NULL};
@@ -84,7 +84,7 @@ static void a_gpu_that_hangs_is_named(void **state) {
         snprintf(dir, sizeof dir, "log.dir=%s/hung-%zu", scratch_folder(), i);
         setenv("ENGINE_EMULATED_HANG", cases[i].hang, 1);
         program_run(&p, 60, "run", "--no-progress", "--set", mode, "--set", devices, "--set", cases[i].more, "--set",
-                    "threads=1", "--set", "train=40st", "--set", "checkpoint=off", "--set", "eval=off", "--set",
+                    "threads=1", "--set", "train=40st", "--set", "checkpoint=off", "--set", "eval=end", "--set",
                     "comm.timeout=5s", "--set", dir, "--set", "model={zoo: mlp, hidden: [16]}", NULL);
         unsetenv("ENGINE_EMULATED_HANG");
         if (p.code != 75) fail_msg("case %zu ends with %d:\n%s%s", i, p.code, p.out, p.err);
@@ -166,7 +166,7 @@ static const char *nccl_told(const char *const *sets) {
     const char *words[PROGRAM_ARGS] = {"run",   "--no-progress",    "--set", "mode=ddp",
                                        "--set", "devices=cuda:0,1", "--set", "threads=1",
                                        "--set", "train=1st",        "--set", "checkpoint=off",
-                                       "--set", "eval=off",         "--set", "model={zoo: mlp, hidden: [16]}"};
+                                       "--set", "eval=end",         "--set", "model={zoo: mlp, hidden: [16]}"};
     int n = 0;
     while (words[n]) n++;
     for (; *sets; sets++) words[n++] = "--set", words[n++] = *sets;

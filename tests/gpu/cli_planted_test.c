@@ -17,7 +17,7 @@ static void run(struct program *p, const char *mode, const char *inject, const c
     program_run(p, 120, "run", "--json", "--set", "data={set: digits, train: 200, val: 40}", "--set",
                 "model={layers: [flatten, {linear: 48}, relu, {linear: 10}]}", "--set", "batch={size: 64, shards: 4}",
                 "--set", "train=20st", "--set", "deterministic=bitwise", "--set", "optimizer={name: sgd, lr: 0.05}",
-                "--set", "checkpoint=off", "--set", "eval=off", "--set", dir, "--set", mode, "--set", devices, "--set",
+                "--set", "checkpoint=off", "--set", "eval=end", "--set", dir, "--set", mode, "--set", devices, "--set",
                 inject, "--set", more, NULL);
 }
 

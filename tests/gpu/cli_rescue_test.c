@@ -16,7 +16,7 @@ static void run(struct program *p, const char *mode, const char *devices, const 
     program_run(p, 240, "run", "--json", "--set", "data={set: digits, train: 200, val: 40}", "--set",
                 "model={layers: [{conv2d: {out: 4, kernel: 3}}, batchnorm, relu, flatten, {linear: 10}]}", "--set",
                 "batch={size: 64, shards: 4}", "--set", "train=20st", "--set", "deterministic=bitwise", "--set",
-                "optimizer={name: adam, lr: 0.01}", "--set", "checkpoint=off", "--set", "eval=off", "--set",
+                "optimizer={name: adam, lr: 0.01}", "--set", "checkpoint=off", "--set", "eval=end", "--set",
                 "threads=1", "--set", dir, "--set", mode, "--set", devices, "--set", backend, "--set", inject, "--set",
                 strcmp(mode, "mode=ddp") ? "seed=0" : "run.elastic.min=2", NULL);
     if (p->code) fail_msg("%s %s: exit code %d\n%s", mode, backend, p->code, p->err);

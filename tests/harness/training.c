@@ -21,7 +21,7 @@ static const char *const common[] = {"threads=1",
                                      "train=100000000st",
                                      "checkpoint=50st",
                                      "log.every=1st",
-                                     "eval=off"};
+                                     "eval=end"};
 enum { COMMON = sizeof common / sizeof *common };
 
 /* The engine's temporary files go to a folder of their own, which has to be empty in the end. */

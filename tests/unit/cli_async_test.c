@@ -120,7 +120,7 @@ static enum error run(const char *const *more) {
                           dir,
                           "threads=1",
                           "checkpoint=off",
-                          "eval=off",
+                          "eval=end",
                           "dp.server=dedicated",
                           "model={zoo: mlp, hidden: [16]}",
                           "data={set: digits, train: 640, val: 10}",

@@ -110,7 +110,7 @@ static void check(const struct known *run, const char *level) {
                           optimizer,
                           length,
                           dir,
-                          "eval=off",
+                          "eval=end",
                           batch,
                           "threads=1",
                           "schedule={name: cosine, warmup: 2st}",

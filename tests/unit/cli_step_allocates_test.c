@@ -63,7 +63,7 @@ static long run(const char *mode, const char *devices, const char *extra, int co
                           dir,
                           train,
                           "threads=1",
-                          "eval=off",
+                          "eval=end",
                           "checkpoint=off",
                           "data={set: digits, train: 640, val: 10}",
                           "batch={size: 64, shards: 4}",

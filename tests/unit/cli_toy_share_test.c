@@ -65,7 +65,7 @@ static void load(const char *mode, const char *devices, struct run_settings *s) 
                           devices,
                           "threads=1",
                           "train=7st",
-                          "eval=off",
+                          "eval=end",
                           "checkpoint=off",
                           "log.every=1st",
                           "data={set: digits, train: 640, val: 10}",

@@ -548,7 +548,7 @@ static const struct {
     {"mode: dp\ndevices: cpu:2\ncomm: tune", NULL,
      "c.yaml:3:7: error: 'tune' is for all-reduces, but in mode 'dp' (set at 1:7) a server adds"},
     {"eval: off\ncheckpoint: {best: val.loss}", NULL,
-     "c.yaml:2:20: error: 'checkpoint.best' needs validation, but 'eval' is off (set at 1:7)"},
+     "c.yaml:2:20: error: 'checkpoint.best' needs validation, but 'eval' makes none before the end (set at 1:7)"},
     {"checkpoint: {best: val.loss, every: off}", NULL,
      "c.yaml:1:20: error: 'checkpoint.best' needs checkpoints, but 'checkpoint.every' is off (set "
      "at 1:37)"},
@@ -556,7 +556,7 @@ static const struct {
      "c.yaml:2:11: error: schedule 'cosine' must know the last step, which is unknown if train.for is a time "
      "(set at 1:8)"},
     {"eval: off\ntrain: {until: {val.loss: 1}}", NULL,
-     "c.yaml:2:17: error: 'train.until' needs validation, but 'eval' is off (set at 1:7)"},
+     "c.yaml:2:17: error: 'train.until' needs validation, but 'eval' makes none before the end (set at 1:7)"},
     /* --set */
     {"", "optimizer.lr=fast", "--set optimizer.lr=fast: error: 'optimizer.lr' must be a number >= 0, got \"fast\""},
     {"", "optimzer.lr=1", "--set optimzer.lr=1: error: unknown key 'optimzer'"},

@@ -83,6 +83,7 @@ static int run_whole(struct job *job, const char *run_dir) {
     enum error err = cli_check(job, &facts);
     if (err != ERR_NONE) return error_exit_code(err);
     job->data_digest = facts.data;
+    if (facts.norm.channels) job->norm = &facts.norm;
     int code = 0;
     err = job_check_units(job); /* before there is a directory */
     if (err == ERR_NONE) err = cli_train(job, run_dir, &code);

@@ -1,10 +1,10 @@
 /* Augmentation and normalisation.
  *
- * Each visit to a sample has its own counter (its id), from which its random words come: one for
- * the flip, two for where the crop lies, others for a part of random size, an angle, colours and what is erased. What
- * moves goes first, then rotation, then colours, then the mean is taken off, and a part is erased at last. Padding is PyTorch's: the raw picture is padded with 0,
- * then normalised, so the border is what black becomes. The crop comes first and the flip second;
- * as places of crops are symmetric, the other order is the same by chance. */
+ * Each visit to a sample has its own counter (its id), from which its random words come: one for the flip, two for
+ * where the crop lies, others for a part of random size, an angle, colours and what is erased. What moves goes
+ * first, then rotation, then colours, then the mean is taken off, and a part is erased at last. Padding is
+ * PyTorch's: the raw picture is padded with 0, then normalised, so the border is what black becomes. The crop comes
+ * first and the flip second; as places of crops are symmetric, the other order is the same by chance. */
 #include "engine/data/transform.h"
 
 #include "engine/base/text.h"
@@ -112,10 +112,14 @@ static void moment_add(struct moments *m, int k, double v) {
 static void moments_add(struct moments *m, const struct dataset *d, const struct normalization *n, const void *raw,
                         const float *target) {
     int64_t inner = shape_count(&d->shape) / n->channels;
-    for (int c = 0; c < n->channels; c++)
-        for (int64_t i = c * inner; i < (c + 1) * inner; i++)
-            moment_add(m, c,
-                       d->type == SAMPLE_U8 ? (double)((const uint8_t *)raw)[i] : (double)((const float *)raw)[i]);
+    for (int c = 0; c < n->channels; c++) {
+        const uint8_t *bytes = (const uint8_t *)raw + c * inner;
+        uint64_t sum = 0, square = 0; /* of bytes: whole numbers, which doubles add exactly */
+        for (int64_t i = 0; i < inner && d->type == SAMPLE_U8; i++) sum += bytes[i], square += bytes[i] * bytes[i];
+        for (int64_t i = 0; i < inner && d->type != SAMPLE_U8; i++)
+            moment_add(m, c, (double)((const float *)raw)[c * inner + i]);
+        m->sum[c] += (double)sum, m->square[c] += (double)square;
+    }
     for (int64_t k = 0; n->targets && k < d->targets; k++)
         moment_add(m, CHANNELS_MAX + (n->targets > 1 ? (int)k : 0), (double)target[k]);
 }
@@ -155,12 +159,10 @@ static enum error normalization_measure(struct dataset *d, struct moments *m, st
 }
 
 static enum error normalization_of(struct dataset *d, bool inputs, struct normalization *out) {
-    double n = (double)measured_count(d);
+    double n = (double)measured_count(d), each = (double)(shape_count(&d->shape) / out->channels);
     struct moments *m = memory_new(sizeof *m);
     if (!m) return ERR_MEMORY;
-    memset(m, 0, sizeof *m);
     enum error err = normalization_measure(d, m, out);
-    double each = (double)(shape_count(&d->shape) / out->channels);
     if (inputs) moments_give(m, 0, n * each, out->channels, out->mean, out->scale);
     each = out->targets == 1 ? (double)d->targets : 1;
     moments_give(m, CHANNELS_MAX, n * each, out->targets, out->target_mean, out->target_scale);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 struct mode_row;
+struct normalization;
 struct preprocessing;
 struct run_settings;
 
@@ -54,5 +55,6 @@ struct job {
         int locals;     /* that were started together with it here */
         int meeting_fd; /* where these find each other; -1: elsewhere */
     } process;
-    const char *data_digest; /* of job_facts, where several hosts must have the same */
+    const char *data_digest;          /* of job_facts, where several hosts must have the same */
+    const struct normalization *norm; /* likewise, of a start in this process; NULL: rank 0 measures the data */
 };

@@ -1,6 +1,7 @@
 /* What can be known of a job before its ranks start: the errors in it, its sizes, and the keys that all hosts must share. */
 #pragma once
 #include "engine/base/digest.h"
+#include "engine/data/loader.h"
 #include "engine/settings/job.h"
 
 struct config_errors;
@@ -9,7 +10,8 @@ struct config_errors;
  * ranks start. Errors at a place of the configuration are added to errors. */
 struct job_facts {
     int64_t parameters, train, val, steps, per_epoch;
-    char data[SHA256_TEXT]; /* digest of shapes, sizes and samples; "" on one host */
+    char data[SHA256_TEXT];    /* digest of shapes, sizes and samples; "" on one host */
+    struct normalization norm; /* no channels: nothing was measured */
 };
 MUST_CHECK enum error job_check(const struct job *job, struct config_errors *errors, struct job_facts *out);
 

@@ -116,13 +116,21 @@ static enum error split_keep(const struct trainer *t, struct data_config *data) 
     return ERR_NONE;
 }
 
-static enum error open_sets(struct trainer *t) {
+/* Rank 0 measures the data for all. A check measures those of files, which may fail, and not what the engine draws. */
+static bool sets_are_measured(const struct trainer *t, bool check) {
+    const struct node *given = t->config->data.normalize;
+    return t->rank == 0 && (!check || t->feed.data->ops->recognises || (given && given->kind == NODE_MAP));
+}
+
+static enum error open_sets(struct trainer *t, bool check) {
     const struct run_config *c = t->config;
     struct data_config data = c->data;
     TRY(split_keep(t, &data));
     TRY(dataset_open(&data, true, (uint64_t)c->seed, &t->feed.data));
     TRY(dataset_open(&data, false, (uint64_t)c->seed, &t->feed.val));
-    return normalization_find(t->feed.data, &c->data, &t->feed.norm);
+    if (t->job->norm && !t->job->resume) return t->feed.norm = *t->job->norm, ERR_NONE;
+    if (sets_are_measured(t, check)) return normalization_find(t->feed.data, &c->data, &t->feed.norm);
+    return ERR_NONE;
 }
 
 /* Opens only the set to evaluate, for a network that knows its data. */
@@ -136,9 +144,9 @@ static enum error open_known(struct trainer *t) {
     return t->job->on_train ? ERR_NONE : data_check_held(t, t->feed.val);
 }
 
-static enum error open_data(struct trainer *t) {
+static enum error open_data(struct trainer *t, bool check) {
     const struct run_config *c = t->config;
-    TRY(t->job->known ? open_known(t) : open_sets(t));
+    TRY(t->job->known ? open_known(t) : open_sets(t, check));
     TRY(criterion_open(t));
     TRY(check_metric(t, "train.until", c->train.until_metric));
     TRY(check_metric(t, "train.patience", c->train.patience_metric));
@@ -414,7 +422,7 @@ enum error trainer_open(struct trainer *t) {
     plugin_set_patience(PATIENCE * c->comm.timeout);
     t->rate.growth = lr_factor(c);
     t->rate.base = optim_lr(c->optimizer.kind.config) * t->rate.growth;
-    TRY(open_data(t));
+    TRY(open_data(t, false));
     if (wants_data_text(t)) TRY(data_identity(t, &t->feed.data_text));
     TRY(open_checked_model(t));
     TRY(t->job->mode->step->open(t, &t->standing, &t->mode));
@@ -466,7 +474,7 @@ static enum error check_init(const struct trainer *t, struct config_errors *erro
 
 enum error job_check(const struct job *job, struct config_errors *errors, struct job_facts *out) {
     struct trainer t = {.job = job, .config = &job->settings->config};
-    enum error err = open_data(&t);
+    enum error err = open_data(&t, true);
     if (err == ERR_NONE) dataset_tell(t.feed.data, t.feed.val);
     if (err == ERR_NONE) err = open_model(&t, errors);
     if (err == ERR_NONE) err = batches_check(&t);
@@ -478,6 +486,7 @@ enum error job_check(const struct job *job, struct config_errors *errors, struct
                                   .val = t.feed.val->size,
                                   .steps = t.steps,
                                   .per_epoch = t.per_epoch};
+    if (err == ERR_NONE) out->norm = t.feed.norm;
     if (err == ERR_NONE) err = data_digest(&t, out->data);
     model_free(t.model);
     data_close(&t);

@@ -124,7 +124,7 @@ enum error run_place_open(const struct run_settings *s, const char *given, struc
 
 static enum error record_write(struct pool *pool, const char *dir, const char *name, const char *text, size_t n) {
     char *path = pool_printf(pool, "%s/%s", dir, name);
-    return path ? file_replace(path, text, n) : ERR_MEMORY;
+    return path ? file_place(path, text, n) : ERR_MEMORY;
 }
 
 static const char *const records[] = {"config.yaml", "resolved.yaml"};

@@ -148,21 +148,32 @@ enum error file_new_stream(const struct file_new *f, FILE **out) {
     return err;
 }
 
-enum error file_new_close(struct file_new *f, enum error err) {
+/* The file takes its place, which the folder on disk need not show yet. */
+static enum error file_new_settle(struct file_new *f, enum error err) {
     bool beside = f->made[0] != '\0';
     if (err == ERR_NONE && beside && fsync(f->fd) != 0) err = fail_path(ERR_IO, "sync", f->made);
     if (close(f->fd) != 0 && err == ERR_NONE) err = fail_path(ERR_IO, "close", beside ? f->made : f->path);
     if (!beside) return err;
     if (err == ERR_NONE && rename(f->made, f->path) != 0) err = fail_path(ERR_IO, "rename to", f->path);
-    if (err == ERR_NONE) return sync_parent(f->path);
-    unlink(f->made);
+    if (err != ERR_NONE) unlink(f->made);
     return err;
+}
+
+enum error file_new_close(struct file_new *f, enum error err) {
+    TRY(file_new_settle(f, err));
+    return f->made[0] ? sync_parent(f->path) : ERR_NONE;
 }
 
 enum error file_replace(const char *path, const void *data, size_t n) {
     struct file_new f;
     TRY(file_new_open(&f, path));
     return file_new_close(&f, file_write_all(f.fd, data, n, path));
+}
+
+enum error file_place(const char *path, const void *data, size_t n) {
+    struct file_new f;
+    TRY(file_new_open(&f, path));
+    return file_new_settle(&f, file_write_all(f.fd, data, n, path));
 }
 
 enum error file_text_open(struct file_text *t) {

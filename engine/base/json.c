@@ -127,7 +127,7 @@ enum error json_done(const struct json *j) {
 
 enum error json_save(struct json *j, enum error err, const char *path) {
     if (err == ERR_NONE) err = json_done(j);
-    if (err == ERR_NONE) err = file_replace(path, j->text, j->length);
+    if (err == ERR_NONE) err = file_place(path, j->text, j->length);
     json_fini(j);
     return err;
 }

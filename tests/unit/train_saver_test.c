@@ -407,17 +407,20 @@ static void test_file_faults(void **state) {
         assert_int_equal(file_exists(path), n > calls);
     } while (n <= calls);
     assert_between(n, 6, 12);
-    n = 0;
-    do {
-        n++;
-        assert_ok(file_make_folders(folder));
-        fault_arm(replaced, n, FAULT_EIO, false);
-        enum error err = file_replace(replaced, "{}", 2);
-        calls = fault_disarm();
-        assert_int_equal(err != ERR_NONE, n <= calls);
-        assert_int_equal(rmdir(folder), err == ERR_NONE ? -1 : 0); /* nothing is left of it */
-    } while (n <= calls);
-    assert_between(n, 6, 12);
+    for (int put = 0; put < 2; put++) {
+        n = 0;
+        do {
+            n++;
+            assert_ok(file_make_folders(folder));
+            fault_arm(replaced, n, FAULT_EIO, false);
+            enum error err = put ? file_place(replaced, "{}", 2) : file_replace(replaced, "{}", 2);
+            calls = fault_disarm();
+            assert_int_equal(err != ERR_NONE, n <= calls);
+            assert_int_equal(rmdir(folder), err == ERR_NONE ? -1 : 0); /* nothing is left of it */
+        } while (n <= calls);
+        assert_between(n, 5, 12);
+        assert_ok(file_remove_tree(folder));
+    }
 }
 
 /* ---- killed at every call ---- */

@@ -178,7 +178,9 @@ static void tell_lacking(const struct dataset *train, const struct dataset *val)
     bool known = counts && dataset_counts(train, counts) == ERR_NONE && dataset_counts(val, others) == ERR_NONE;
     if (known) warn_lacking(train, "the training part has", counts, others, true, "the network cannot learn it");
     if (known) warn_lacking(train, "the validation part has", others, counts, true, "its accuracy says nothing of it");
-    if (known) warn_lacking(train, "the data have", counts, others, false, "classes are counted from 0");
+    if (known)
+        warn_lacking(train, "the data have", counts, others, false,
+                     "classes are counted from 0 (values need loss: mse)");
     free(counts);
 }
 

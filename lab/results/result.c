@@ -93,16 +93,25 @@ static void result_read_bytes(struct result_reader *r, const struct json_value *
         r->err = FAIL(ERR_DATA, "'%s': lists of %d, %d and %d ranks", r->path, out->ranks, received, state);
 }
 
+static bool result_has(const char *dir, const char *name, struct pool *pool, bool (*is)(const char *path)) {
+    char *path = pool_printf(pool, "%s/%s", dir, name);
+    return path && is(path);
+}
+
 static enum error result_missing(const char *dir, struct pool *pool) {
-    char *results = pool_printf(pool, "%s/results.json", dir), *resolved = pool_printf(pool, "%s/resolved.yaml", dir);
-    if (!results || !resolved) return ERR_MEMORY;
-    if (file_exists(results))
+    if (result_has(dir, "results.json", pool, file_exists))
         return FAIL(ERR_INPUT,
                     "'%s' is the folder of an experiment, not of a run\nits runs are in "
                     "%s/cells/*/run-*; engine report %s shows its results",
                     dir, dir, dir);
-    if (!file_exists(resolved))
+    if (result_has(dir, "compare.lock", pool, file_exists))
+        return FAIL(ERR_INPUT,
+                    "'%s' is the folder of an experiment without results\nthe same engine compare command continues it",
+                    dir);
+    if (!result_has(dir, "resolved.yaml", pool, file_exists))
         return FAIL(ERR_INPUT, "'%s' is not the folder of a run: there is no summary.json, nor resolved.yaml", dir);
+    if (result_has(dir, "run.lock", pool, file_is_locked))
+        return FAIL(ERR_INPUT, "'%s' holds no finished run: it is still running", dir);
     return FAIL(ERR_INPUT, "'%s' holds no finished run: there is no summary.json\nengine run %s continues it", dir,
                 dir);
 }

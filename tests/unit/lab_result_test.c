@@ -3,10 +3,13 @@
 
 #include "lab/results/result.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 static const char summary[] = "{\"mode\":\"ddp\",\"devices\":2,\"shards\":4,\"steps\":3,\"epochs\":"
                               "1,\"first_step\":1,\"train\":{\"loss\":1.5},"
@@ -135,6 +138,20 @@ static void what_is_missing_is_named(void **state) {
     assert_non_null(strstr(error_message(), "the folder of an experiment"));
     assert_null(strstr(error_hint(), "engine run"));
     snprintf(path, sizeof path, "%s/results.json", dir);
+    assert_int_equal(remove(path), 0);
+    put("compare.lock", "", 0);
+    assert_int_equal(run_result_read(dir, pool, &r), ERR_INPUT);
+    assert_non_null(strstr(error_hint(), "engine compare"));
+    snprintf(path, sizeof path, "%s/compare.lock", dir);
+    assert_int_equal(remove(path), 0);
+    put("run.lock", "", 0);
+    snprintf(path, sizeof path, "%s/run.lock", dir);
+    int lock = open(path, O_RDWR | O_CLOEXEC);
+    assert_int_equal(flock(lock, LOCK_EX), 0);
+    assert_int_equal(run_result_read(dir, pool, &r), ERR_INPUT);
+    assert_non_null(strstr(error_message(), "still running"));
+    assert_null(strstr(error_hint(), "engine run"));
+    close(lock);
     assert_int_equal(remove(path), 0);
     assert_int_equal(run_result_read("/nowhere", pool, &r), ERR_INPUT);
     assert_int_equal(run_result_read("/", pool, &r), ERR_INPUT);

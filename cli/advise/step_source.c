@@ -20,10 +20,7 @@ enum error step_source_short(int steps, const char *dir, struct pool *pool, stru
                                  "checkpoint.best=off",
                                  "checkpoint.resume=never",
                                  "run={}"};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        if (!texts[i]) return ERR_MEMORY;
-        TRY(cli_set(out, texts[i]));
-    }
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) TRY(texts[i] ? cli_set(out, texts[i]) : ERR_MEMORY);
     return ERR_NONE;
 }
 
@@ -41,10 +38,7 @@ static enum error source_set_alone(const struct run_config *c, struct pool *pool
         "ddp.sync={}",
         "ddp.reduce={}",
         "sync_batchnorm=false"};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        if (!texts[i]) return ERR_MEMORY;
-        TRY(cli_set(out, texts[i]));
-    }
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) TRY(texts[i] ? cli_set(out, texts[i]) : ERR_MEMORY);
     return ERR_NONE;
 }
 

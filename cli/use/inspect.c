@@ -46,13 +46,9 @@ struct inspect_shown {
 };
 
 static void inspect_print_tensor(const struct st_tensor *t, const void *data) {
-    char shape[96] = "", stats[96];
-    for (int d = 0; d < t->ndim; d++) {
-        size_t used = strlen(shape);
-        snprintf(shape + used, sizeof shape - used, "%s%lld", d ? "x" : "", (long long)t->dim[d]);
-    }
+    char shape[128], stats[96];
     inspect_tensor_stats(t, data, stats);
-    printf("  %-28s %-4s %-14s %s\n", t->name, t->dtype, shape, stats);
+    printf("  %-28s %-4s %-14s %s\n", t->name, t->dtype, st_shape_text(t, shape), stats);
 }
 
 static void inspect_tensor_json(const struct st_tensor *t, struct json *j) {

@@ -12,12 +12,12 @@
 
 #include "engine/base/rng.h"
 
-static int64_t sampler_padded(const struct sampler *s) {
+int64_t sampler_room(const struct sampler *s) {
     return s->pad ? (s->size + s->shards - 1) / s->shards * s->shards : s->size;
 }
 
 int64_t sampler_total(const struct sampler *s) {
-    int64_t n = sampler_padded(s);
+    int64_t n = sampler_room(s);
     return s->drop_last ? n / s->batch * s->batch : n;
 }
 
@@ -33,10 +33,6 @@ int64_t sampler_batch_size(const struct sampler *s, int64_t step) {
 int64_t sampler_shard_size(const struct sampler *s, int64_t step, int shard) {
     int64_t n = sampler_batch_size(s, step);
     return n > shard ? (n - shard + s->shards - 1) / s->shards : 0;
-}
-
-int64_t sampler_room(const struct sampler *s) {
-    return sampler_padded(s);
 }
 
 /* ---- PyTorch's order ----
@@ -107,7 +103,7 @@ static int64_t sampler_draw(const struct sampler *s, uint64_t epoch, int64_t pos
 
 void sampler_order(const struct sampler *s, int64_t epoch, int64_t *order) {
     uint64_t of = s->frozen ? 0 : (uint64_t)epoch;
-    for (int64_t i = 0; s->upto && i < sampler_padded(s); i++) order[i] = sampler_draw(s, of, i);
+    for (int64_t i = 0; s->upto && i < sampler_room(s); i++) order[i] = sampler_draw(s, of, i);
     if (s->upto) return;
     if (s->shuffle && s->pytorch)
         pytorch_permutation(s->seed + of, s->size, order);
@@ -115,5 +111,5 @@ void sampler_order(const struct sampler *s, int64_t epoch, int64_t *order) {
         rng_permutation(rng_key(s->seed, RNG_SHUFFLE), of, s->size, order);
     else
         for (int64_t i = 0; i < s->size; i++) order[i] = i;
-    for (int64_t i = s->size, n = sampler_padded(s); i < n; i++) order[i] = order[i - s->size];
+    for (int64_t i = s->size, n = sampler_room(s); i < n; i++) order[i] = order[i - s->size];
 }

@@ -123,7 +123,7 @@ static void value_apply(struct reader *r, enum operator_kind kind, struct value 
 
 static struct value read_level(struct reader *r, int level);
 
-static size_t word_length(const char *s) {
+size_t word_length(const char *s) {
     size_t n = 0;
     while (isalnum((unsigned char)s[n]) || s[n] == '_') n++;
     return n;

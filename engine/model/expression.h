@@ -20,3 +20,5 @@ bool expression_text(const char *text, const struct expression_names *names, cha
 /* Whether the value is a number other than 0, in *truth; a word is an error. */
 bool expression_truth(const char *text, const struct expression_names *names, bool *truth,
                       char message[EXPRESSION_TEXT], bool *missing);
+/* Of the letters, digits and '_' at the beginning. */
+size_t word_length(const char *s);

@@ -15,12 +15,6 @@ enum {
 
 /* ---- texts with $names replaced ----------------------------------------------------------- */
 
-static size_t name_length(const char *s) {
-    size_t n = 0;
-    while (isalnum((unsigned char)s[n]) || s[n] == '_') n++;
-    return n;
-}
-
 /* Characters from the bracket at s to the one that closes it; 0: none does. */
 static size_t bracket_length(const char *s) {
     int depth = 0;
@@ -69,7 +63,7 @@ static const char *piece_value(struct scope *s, const struct node *at, const cha
         *length = 1 + n;
         return bracket_value(s, at, p + 1, n);
     }
-    size_t n = name_length(p + 1);
+    size_t n = word_length(p + 1);
     struct finder f = {s, at};
     *length = 1 + n;
     return find_text(&f, p + 1, n);
@@ -127,7 +121,7 @@ static enum error node_copy(struct scope *s, const struct node *from, struct nod
     *out = to;
     if (to->kind == NODE_SCALAR) {
         if (!strchr(to->text, '$')) return ERR_NONE;
-        if (to->text[0] != '$' || to->text[1 + name_length(to->text + 1)]) return expand_text(s, to);
+        if (to->text[0] != '$' || to->text[1 + word_length(to->text + 1)]) return expand_text(s, to);
         expand_variable(s, to);
         return ERR_NONE;
     }
@@ -204,7 +198,7 @@ static enum error expand_repeat(struct scope *s, const struct node *repeat, stru
     struct node *each;
     if (!keys_known(s, repeat, "a repeat has 'each', 'as' and 'layers'", keys)) return ERR_NONE;
     TRY(node_copy(s, node_get(repeat, "each"), &each));
-    bool named = !as || (as->kind == NODE_SCALAR && *as->text && !as->text[name_length(as->text)]);
+    bool named = !as || (as->kind == NODE_SCALAR && *as->text && !as->text[word_length(as->text)]);
     if (!layers || !named) {
         config_error(s->e, repeat, false, "a repeat is {each: LIST, as: NAME, layers: [...]}");
         return ERR_NONE;

@@ -117,13 +117,6 @@ static bool tensor_equal(const struct st_tensor *a, const struct st_tensor *b) {
     return !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim);
 }
 
-static char *tensor_text(const struct st_tensor *t, char out[128]) {
-    int n = snprintf(out, 128, "%s [", t->dtype);
-    for (int d = 0; d < t->ndim; d++) n += snprintf(out + n, 128 - (size_t)n, "%s%" PRId64, d ? ", " : "", t->dim[d]);
-    snprintf(out + n, 128 - (size_t)n, "]");
-    return out;
-}
-
 static enum error check_fit(const struct st_file *f, const struct st_tensor *wanted, int count) {
     char a[128], b[128];
     for (int i = 0; i < count; i++) {
@@ -131,8 +124,8 @@ static enum error check_fit(const struct st_file *f, const struct st_tensor *wan
         if (!t && tensor_may_be_missing(wanted[i].name)) continue;
         if (!t) return FAIL(ERR_CONFIG, "'%s' has no tensor '%s', which this model needs", f->path, wanted[i].name);
         if (!tensor_equal(t, &wanted[i]))
-            return FAIL(ERR_CONFIG, "'%s': tensor '%s' is %s, this model needs %s", f->path, t->name, tensor_text(t, a),
-                        tensor_text(&wanted[i], b));
+            return FAIL(ERR_CONFIG, "'%s': tensor '%s' is %s %s, this model needs %s %s", f->path, t->name, t->dtype,
+                        st_shape_text(t, a), wanted[i].dtype, st_shape_text(&wanted[i], b));
     }
     for (int i = 0; i < f->count; i++) {
         bool known = tensor_may_be_extra(f->tensors[i].name) || tensor_may_be_missing(f->tensors[i].name);

@@ -36,6 +36,8 @@ MUST_CHECK enum error st_write(const char *path, const struct st_tensor *tensors
 /* Opens and checks the header completely (sizes, overlaps, overflow, duplicates). Data is not read
  * yet. */
 MUST_CHECK enum error st_open(const char *path, struct st_file *out);
+/* "2x3"; "" of one number. */
+char *st_shape_text(const struct st_tensor *t, char out[128]);
 const struct st_tensor *st_find(const struct st_file *f, const char *name);
 /* Reads one tensor's bytes and checks its crc. */
 MUST_CHECK enum error st_read(const struct st_file *f, const struct st_tensor *t, void *data);

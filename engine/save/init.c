@@ -98,13 +98,6 @@ static const char *tensor_nearest(const struct st_file *f, const struct model *m
     return names ? text_nearest(name, names, n) : NULL;
 }
 
-static char *tensor_text(const struct st_tensor *t, char out[128]) {
-    int n = snprintf(out, 128, "%s ", t->dtype);
-    for (int d = 0; d < t->ndim; d++)
-        n += snprintf(out + n, 128 - (size_t)n, "%s%lld", d ? "x" : "", (long long)t->dim[d]);
-    return out;
-}
-
 /* Told of every tensor that does not fit: what is wrong, and a hint or "". */
 typedef void (*complain_fn)(void *user, const char *text, const char *hint);
 
@@ -115,8 +108,8 @@ static void complain_of(const struct st_file *f, const struct model *m, const st
     const char *near = t ? NULL : tensor_nearest(f, m, info->name);
     shape_text(&info->shape, shape);
     if (t)
-        snprintf(text, sizeof text, "'%s' is %s there, and %s in this model", info->name, tensor_text(t, theirs),
-                 shape);
+        snprintf(text, sizeof text, "'%s' is %s %s there, and %s in this model", info->name, t->dtype,
+                 st_shape_text(t, theirs), shape);
     else
         snprintf(text, sizeof text, "'%s' (%s) is missing there", info->name, shape);
     if (near) snprintf(hint, sizeof hint, "the file has '%.256s'", near);

@@ -44,6 +44,13 @@ static bool name_is_fit(const char *name) {
     return n > 0 && n <= NAME_MOST;
 }
 
+char *st_shape_text(const struct st_tensor *t, char out[128]) {
+    *out = '\0';
+    for (int d = 0, n = 0; d < t->ndim; d++)
+        n += snprintf(out + n, 128 - (size_t)n, "%s%lld", d ? "x" : "", (long long)t->dim[d]);
+    return out;
+}
+
 /* ---- writing ---- */
 
 static void put_tensor(struct json *j, const struct st_tensor *t, size_t offset) {

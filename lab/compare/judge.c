@@ -29,7 +29,7 @@ static double judge_spread_of(const double *v, int n, double median) {
         if (!isfinite(v[i])) return (double)NAN;
         copy[i] = v[i];
     }
-    return (statistics_quantile(copy, n, 0.75) - statistics_quantile(copy, n, 0.25)) / median;
+    return (quantile_of(copy, n, 0.75) - quantile_of(copy, n, 0.25)) / median;
 }
 
 static bool judge_same_training(const struct run_result *a, const struct run_result *b) {

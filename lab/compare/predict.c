@@ -111,12 +111,6 @@ static void open_source(const struct compared *c, int cell, struct predict_sourc
 
 /* ---- a cell's ------------------------------------------------------------------------------- */
 
-static const char *predict_setting_of(const struct experiment_cell *cell, const char *key) {
-    for (int i = 0; i < cell->nsettings; i++)
-        if (!strcmp(cell->setting[i].key, key)) return cell->setting[i].value;
-    return "";
-}
-
 /* Describes the ports that a cell emulates: "emulated 1Gbit, 50us", or "emulated links" that differ; "": nothing is
  * sent. */
 static const char *predict_port_text(const struct compared *c, int cell) {
@@ -126,8 +120,9 @@ static const char *predict_port_text(const struct compared *c, int cell) {
     if (emulation_varies(e) || e->up > 0) return "emulated links";
     const char *text =
         pool_printf(c->pool, "emulated%s%s%s%s", e->bandwidth > 0 ? " " : "",
-                    e->bandwidth > 0 ? predict_setting_of(x, "comm.emulate.bandwidth") : "", e->latency > 0 ? ", " : "",
-                    e->latency > 0 ? predict_setting_of(x, "comm.emulate.latency") : "");
+                    e->bandwidth > 0 ? result_setting_of(x->setting, x->nsettings, "comm.emulate.bandwidth") : "",
+                    e->latency > 0 ? ", " : "",
+                    e->latency > 0 ? result_setting_of(x->setting, x->nsettings, "comm.emulate.latency") : "");
     return text ? text : "";
 }
 

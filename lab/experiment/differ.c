@@ -59,12 +59,6 @@ bool settings_of_command(const struct result_setting *s, int n) {
     return false;
 }
 
-static const char *differ_cell_value(const struct experiment_cell *c, const char *key) {
-    for (int i = 0; i < c->nsettings; i++)
-        if (!strcmp(c->setting[i].key, key)) return c->setting[i].value;
-    return NULL;
-}
-
 int settings_differ(const struct experiment_cell *a, const struct experiment_cell *b, const char *const *asked,
                     struct setting_difference *out, int most) {
     static const char *const names[] = {"name", "log", "checkpoint.resume", NULL};
@@ -79,7 +73,7 @@ int settings_differ(const struct experiment_cell *a, const struct experiment_cel
         const struct experiment_cell *mine = side ? b : a, *other = side ? a : b;
         for (int i = 0; i < mine->nsettings && n < most; i++) {
             const char *key = mine->setting[i].key, *value = mine->setting[i].value;
-            const char *beside = differ_cell_value(other, key);
+            const char *beside = result_setting_of(other->setting, other->nsettings, key);
             if (differ_is_any(key, names)) continue;
             if (asked && (differ_is_any(key, asked) || differ_is_digest(key, asked))) continue;
             if (side ? beside != NULL : beside && !strcmp(value, beside)) continue;

@@ -1,18 +1,12 @@
 #include "lab/numbers/statistics.h"
 
-#include "engine/base/quantile.h"
-
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-double statistics_quantile(double *v, int n, double q) {
-    return quantile_of(v, n, q);
-}
-
 double statistics_median(double *v, int n) {
-    return statistics_quantile(v, n, 0.5);
+    return quantile_of(v, n, 0.5);
 }
 
 double statistics_median_of(const double *v, int n) {

@@ -7,13 +7,14 @@
  * the averages that the test does not refuse; else the ranks of Mann and Whitney, the median of all differences of a run
  * of A and a run of B, and those that it does not refuse. */
 #pragma once
+#include "engine/base/quantile.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
 enum { STATISTICS_RUNS = 64 }; /* of one side, at most */
 
-/* Sorts v. n > 0. quantile: q from 0 to 1, between neighbours by their distance. */
-double statistics_quantile(double *v, int n, double q);
+/* Sorts v. n > 0. */
 double statistics_median(double *v, int n);
 /* Leaves v as it is. NaN when there is none, or one that is no number; infinity is more than any. n <= STATISTICS_RUNS. */
 double statistics_median_of(const double *v, int n);

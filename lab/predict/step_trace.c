@@ -130,7 +130,7 @@ int step_trace_ready(const struct step_trace *t, const struct model *m, double *
     double *all = malloc((size_t)m->nparams * (size_t)most * sizeof *all);
     if (!all) return 0;
     int n = trace_take_all(t, m, all, most);
-    for (int p = 0; p < m->nparams && n; p++) ready[p] = statistics_quantile(all + (size_t)p * (size_t)most, n, 0.5);
+    for (int p = 0; p < m->nparams && n; p++) ready[p] = quantile_of(all + (size_t)p * (size_t)most, n, 0.5);
     for (int p = 1; p < m->nparams && n; p++) ready[p] = fmax(ready[p], ready[p - 1]);
     free(all);
     return n;

@@ -326,10 +326,15 @@ enum error run_result_read(const char *dir, struct pool *pool, struct run_result
 
 /* ---- what is asked of it -------------------------------------------------------------------- */
 
+const char *result_setting_of(const struct result_setting *s, int n, const char *key) {
+    for (int i = 0; i < n; i++)
+        if (!strcmp(s[i].key, key)) return s[i].value;
+    return NULL;
+}
+
 const char *run_result_setting(const struct run_result *r, const char *key) {
-    for (int i = 0; i < r->nsettings; i++)
-        if (!strcmp(r->setting[i].key, key)) return r->setting[i].value;
-    return "";
+    const char *value = result_setting_of(r->setting, r->nsettings, key);
+    return value ? value : "";
 }
 
 bool run_event_is_end(const char *event) {
@@ -383,7 +388,7 @@ double run_result_quantile_ms(const struct run_result *r, int64_t warmup, double
     if (!ms) return (double)NAN;
     for (int64_t i = from; i < r->nsteps; i++)
         if (!isnan(r->step[i].ms)) ms[(*n)++] = r->step[i].ms; /* a command may not tell of all */
-    double value = *n ? statistics_quantile(ms, (int)*n, q) : (double)NAN;
+    double value = *n ? quantile_of(ms, *n, q) : (double)NAN;
     free(ms);
     return value;
 }

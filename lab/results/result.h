@@ -71,6 +71,8 @@ MUST_CHECK enum error run_result_summary(const char *dir, struct pool *pool, str
 MUST_CHECK enum error run_result_metrics(const char *dir, bool steps, struct pool *pool, struct run_result *out);
 MUST_CHECK enum error run_result_environment(const char *dir, struct pool *pool, struct result_environment *out);
 MUST_CHECK enum error run_result_settings(const char *dir, struct pool *pool, struct run_result *out);
+/* NULL: no such key. */
+const char *result_setting_of(const struct result_setting *s, int n, const char *key);
 /* "" when there is no such key. */
 const char *run_result_setting(const struct run_result *r, const char *key);
 /* Every scalar below a node by its path ("optimizer.lr"), at most 'most' of them into out; how many. */

@@ -140,15 +140,9 @@ static enum error run_hosts(const struct one_run *r, struct process_limits limit
 
 /* ---- a command ---- */
 
-static const char *run_cell_setting(const struct experiment_cell *cell, const char *key) {
-    for (int i = 0; i < cell->nsettings; i++)
-        if (!strcmp(cell->setting[i].key, key)) return cell->setting[i].value;
-    return NULL;
-}
-
 static const char *run_seed_of(const struct one_run *r) {
     if (r->x->nseeds) return pool_printf(r->pool, "%lld", (long long)r->x->seeds[r->repeat]);
-    const char *given = run_cell_setting(r->cell, "seed");
+    const char *given = result_setting_of(r->cell->setting, r->cell->nsettings, "seed");
     return given ? given : "0";
 }
 

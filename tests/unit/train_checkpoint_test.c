@@ -183,7 +183,7 @@ static void test_other_model(void **state) {
     assert_misfit(&t, "'fc.other'");
     toy_init(&t, 1, 1);
     t.params[0].shape = (struct shape){2, {5, 3}}; /* as many numbers */
-    assert_misfit(&t, "[3, 5]");
+    assert_misfit(&t, "3x5");
     toy_init(&t, 1, 1);
     t.model.nbuffers = 1;
     assert_misfit(&t, "'bn.running_var'");

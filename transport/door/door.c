@@ -127,7 +127,7 @@ static void guest_enter(struct door *d, nng_stream *stream) {
     pthread_mutex_unlock(&d->lock);
     if (!joined) guest_warn(g, "which came in a crowd of connections");
     if (joined)
-        guest_begin(g);
+        guest_receive(g);
     else
         guest_free(g);
 }

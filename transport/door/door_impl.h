@@ -60,7 +60,7 @@ void guest_remove(struct guest *g);
 /* ---- guest.c ---- */
 /* NULL: no memory; the stream is freed. */
 struct guest *guest_create(struct door *d, nng_stream *stream);
-/* The first turn; from here on its callback has it. */
-void guest_begin(struct guest *g);
+/* Listens; from here on its callback has it. */
+void guest_receive(struct guest *g);
 /* Waits until nobody uses the guest, nor therefore its stream. Not in its own callback. */
 void guest_free(struct guest *g);

@@ -1,6 +1,7 @@
 #include "engine/base/rng.h"
 
 #include "engine/base/real.h"
+#include "engine/base/vector.h"
 
 #include <math.h>
 
@@ -40,20 +41,25 @@ static inline double normal_cos(double x) {
     return real_of_bits(((real_bits(r * sine) & across) | (real_bits(cosine) & ~across)) ^ ((turned + 1) & 2) << 62);
 }
 
+/* Those of the counters from (a, b) on lie between low and high. */
+VECTORISED static void normals_bound(struct rng_key key, uint64_t a, uint64_t b, float *low, float *high) {
+    double u[NORMALS], v[NORMALS];
+    for (int i = 0; i < NORMALS; i++) {
+        uint32_t w[4];
+        rng_words(key, a, b + (uint64_t)i, w);
+        u[i] = ((double)w[0] + 1.0) * 0x1p-32, v[i] = (double)w[1] * 0x1p-32;
+    }
+    for (int i = 0; i < NORMALS; i++) {
+        double x = sqrt(-2.0 * normal_log(u[i])) * normal_cos(6.283185307179586 * v[i]);
+        double error = fabs(x) * 0x1p-44 + 0x1p-78; /* next to 0, that of the cosine is 2^-82 */
+        low[i] = (float)(x - error), high[i] = (float)(x + error);
+    }
+}
+
 void rng_normals(struct rng_key key, uint64_t a, uint64_t b, int64_t n, float *out) {
     for (int64_t at = 0; at < n; at += NORMALS) {
-        double u[NORMALS], v[NORMALS];
         float low[NORMALS], high[NORMALS];
-        for (int i = 0; i < NORMALS; i++) {
-            uint32_t w[4];
-            rng_words(key, a, b + (uint64_t)(at + i), w);
-            u[i] = ((double)w[0] + 1.0) * 0x1p-32, v[i] = (double)w[1] * 0x1p-32;
-        }
-        for (int i = 0; i < NORMALS; i++) {
-            double x = sqrt(-2.0 * normal_log(u[i])) * normal_cos(6.283185307179586 * v[i]);
-            double error = fabs(x) * 0x1p-44 + 0x1p-78; /* next to 0, that of the cosine is 2^-82 */
-            low[i] = (float)(x - error), high[i] = (float)(x + error);
-        }
+        normals_bound(key, a, b + (uint64_t)at, low, high);
         for (int i = 0; i < NORMALS && at + i < n; i++)
             out[at + i] = low[i] == high[i] ? low[i] : rng_normal(key, a, b + (uint64_t)(at + i));
     }

@@ -6,6 +6,7 @@
  * in its own box, so that the cost is that of the ink, not of the picture. Paper, ink and noise
  * then make bytes of the distances. Only + - * / and square roots: the same bytes on every machine.
  */
+#include "engine/base/vector.h"
 #include "engine/data/drawn.h"
 
 #include <math.h>
@@ -49,7 +50,7 @@ static struct motion motion_draw(struct draw *d) {
 /* far[y][x] = min(itself, squared distance to the segment a b in 1/1024 pixels), where that is
  * within reach. What is compared is integer: compilers do not turn comparisons of floats into
  * vectors as long as these may trap. */
-static void segment_draw(int far[SIDE][STRIDE], struct point a, struct point b, float reach) {
+VECTORISED static void segment_draw(int far[SIDE][STRIDE], struct point a, struct point b, float reach) {
     float dx = b.x - a.x, dy = b.y - a.y, inverse = 4096 / (dx * dx + dy * dy + 1e-6f);
     int x0 = drawn_clamp((int)((a.x < b.x ? a.x : b.x) - reach), 0, SIDE) & ~3;
     int x1 = (drawn_clamp((int)((a.x < b.x ? b.x : a.x) + reach + 1), 0, SIDE) + 3) & ~3;
@@ -85,7 +86,7 @@ static void path_draw(int far[SIDE][STRIDE], const char *path, struct draw *d, f
 
 /* Coverage of each pixel by a pen of that radius with an edge one pixel wide, then ink on paper,
  * then noise. */
-static void digit_ink(int far[SIDE][STRIDE], struct draw *d, float radius, uint8_t *out) {
+VECTORISED static void digit_ink(int far[SIDE][STRIDE], struct draw *d, float radius, uint8_t *out) {
     int paper = draw_below(d, 40), range = 110 + draw_below(d, 105), noise = 13 + draw_below(d, 60);
     uint8_t grain[PIXELS];
     draw_bytes(d, grain, PIXELS);

@@ -191,7 +191,7 @@ static enum error moments_print(struct dataset *d, const struct data_config *c) 
         double mean, std;
         normalization_tell(d, &n, k, &mean, &std);
         moment_head_print(d, "channel", k, k);
-        printf("mean %.4f  deviation %.4f\n", mean, std);
+        printf("mean %.6g  deviation %.6g\n", mean, std);
     }
     for (int k = 0; k < n.targets; k++) {
         moment_head_print(d, "target", k, n.channels + k);

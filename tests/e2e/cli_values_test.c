@@ -138,9 +138,10 @@ static void a_class_that_a_part_lacks_is_named(void **state) {
     assert_non_null(strstr(p.out, "held out by data.split 0"));
     f = fopen("gaps.csv", "w");
     assert_non_null(f);
-    for (int i = 0; i < 60; i++) fprintf(f, "%d,%d\n", i, i % 2 ? 3 : 8);
+    for (int i = 0; i < 60; i++) fprintf(f, "%d,%de-6,%d\n", i, i % 2 ? 3 : 1, i % 2 ? 3 : 8);
     fclose(f);
-    program_run(&p, 30, "data", "stats", "gaps.csv", NULL);
+    program_run(&p, 30, "data", "stats", "gaps.csv", "--set", "data.split=end", NULL);
+    assert_non_null(strstr(p.out, "mean 2e-06"));
     assert_non_null(strstr(
         p.err,
         "the data have no sample of class 0 and of 6 others: classes are counted from 0 (values need loss: mse)"));

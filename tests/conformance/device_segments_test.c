@@ -150,6 +150,7 @@ static void large_segments_are_apart(void **state) {
     static const struct op_case large[] = {
         {"linear of many", LINEAR(3000, 40, 70, BIAS)},
         {"linear of odd rows", LINEAR_ROWS(900, 3, 70, 48, BIAS, RELU)},
+        {"linear of pieces", LINEAR_ROWS(80, 20, 300, 500, BIAS)},
         {"linear bf16 of many", LINEAR(6000, 40, 50, BIAS, BF16)},
         {"linear bf16 of even rows", LINEAR_ROWS(200, 2, 33, 50, BIAS, BF16)},
         {"conv pool of many",

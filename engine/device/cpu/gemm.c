@@ -17,7 +17,8 @@
  *
  * If k has segments, a block takes as many of them as fit. A tile sums each segment by itself, two of them side by side
  * where there are registers for both, and adds the sums along the tree, in slots in the first-level cache. The rest of
- * the tree is added block by block, in slots in the second-level cache, for no more rows of C than fit there.
+ * the tree is added block by block, in slots in the second-level cache, for a piece of C that fits there. Pieces below
+ * each other have the same columns of B, whose segments stay as they were packed for the first piece, if there is room.
  *
  * bf16: the packed elements are pairs, two neighbours in k, and the tile's multiply-add is the
  * machine's product of pairs; the same tiles with half the k. Without that instruction the packed
@@ -109,12 +110,14 @@ struct run { /* a thread's part of a product, or a piece of that */
     float *c;            /* of (i0, j0) */
     int64_t ldc;
     float *b, *work, *a, *slots; /* a block of B, its scratch, a block of A, pieces of C */
+    int64_t kept;                /* floats of a row of B as packed, where all of its blocks stay; else 0 */
+    bool there;                  /* they were packed before */
 };
 
 struct block { /* of the product: rows [i, i + rows), k rows as packed from p, columns [j, end) */
     int64_t i, rows, p, k, j, end;
     int64_t columns, wide; /* the panel's at j, and its width as packed */
-    const float *panel;
+    float *panel;
     bool last; /* in k */
     struct leaf leaf[SEGMENTS_MAX];
     int leaves;
@@ -171,7 +174,7 @@ enum {
     N_BLOCK = 768,
     /* Packing B pays with more rows of C than this. AVX2's panels are 1.5 cache lines wide, others' are whole lines. */
     PACK_B_ROWS = LANES == 8 ? 64 : 256,
-    B_FLOATS = K_BLOCK * N_BLOCK,
+    B_FLOATS = 1024 * N_BLOCK, /* more than a block: segments stay */
     WORK_FLOATS = K_BLOCK * VECS * LANES_MAX,
     A_FLOATS = K_BLOCK * 256, /* with all that passes through it, a usual second-level cache */
     SLOT_ROWS = 192, /* about as many as columns: each row and each column of factors is packed for few pieces */
@@ -191,13 +194,13 @@ static void next_panel(const struct run *r, struct block *b) {
 
 static void pack_right(const struct run *r, struct block b, int64_t k) {
     const struct gemm *g = r->g;
-    for (float *to = r->b; b.j < b.end; to += b.k * b.wide, b.j += b.columns) {
+    for (; b.j < b.end; b.panel += b.k * b.wide, b.j += b.columns) {
         next_panel(r, &b);
         if (g->b_transposed)
-            pack_turned((struct pack_source){r->how, k, b.columns, g->b + b.j * g->ldb + b.p, g->ldb}, to, b.wide,
+            pack_turned((struct pack_source){r->how, k, b.columns, g->b + b.j * g->ldb + b.p, g->ldb}, b.panel, b.wide,
                         r->work);
         else
-            pack_across((struct pack_source){r->how, k, b.columns, g->b + b.p * g->ldb + b.j, g->ldb}, to, b.wide);
+            pack_across((struct pack_source){r->how, k, b.columns, g->b + b.p * g->ldb + b.j, g->ldb}, b.panel, b.wide);
     }
 }
 
@@ -214,7 +217,7 @@ static void pack_left(const struct run *r, const struct block *b, int64_t k) {
 
 /* Computes the block's tiles of C, panel of B by panel of B. */
 static void panels_run(const struct run *r, struct block b) {
-    for (b.panel = r->b; b.j < b.end; b.panel += b.k * b.wide, b.j += b.columns) {
+    for (; b.j < b.end; b.panel += b.k * b.wide, b.j += b.columns) {
         const struct gemm *g = r->g;
         next_panel(r, &b);
         tiles_run(r, &b);
@@ -238,11 +241,12 @@ static void leaves_list(const struct run *r, struct block *b) {
 /* Columns [j, j + n) and k [p, p + k). */
 static void block_run(const struct run *r, int64_t j, int64_t n, int64_t p, int64_t k) {
     struct block b = {.p = p, .k = pack_rows(r->how, k), .j = j, .end = j + n};
+    b.panel = r->b + pack_rows(r->how, p - r->p0) * r->kept;
     int64_t grain = r->kind->rows > ROWS_MAX ? r->kind->rows : ROWS_MAX;
     int64_t rows = even_part(r->i1 - r->i0, A_FLOATS / b.k / grain * grain, grain);
     b.last = p + k == r->g->k;
     leaves_list(r, &b);
-    if (r->packs_b) pack_right(r, b, k);
+    if (r->packs_b && !r->there) pack_right(r, b, k);
     for (b.i = r->i0; b.i < r->i1; b.i += rows) {
         b.rows = at_most(r->i1 - b.i, rows);
         if (r->packs_a) pack_left(r, &b, k);
@@ -290,15 +294,24 @@ static void slot_add(const struct run *to, const struct run *from) {
         for (int64_t j = 0; j < to->j1 - to->j0; j++) to->c[i * to->ldc + j] += from->c[i * from->ldc + j];
 }
 
+/* Rows of 'count' segments from 'first' on, as packed. */
+static int64_t segments_rows(const struct run *r, int first, int count) {
+    const int64_t *begin = r->g->segments->begin + first;
+    return pack_rows(r->how, (begin[count] - begin[0]) * r->g->each);
+}
+
 /* A piece of C for all segments: slot 0 is that piece itself. */
 static void piece_run(const struct run *r, int count) {
     struct run slots[SEGMENT_SLOTS];
+    float *b = r->b;
     for (int k = 0; k < SEGMENT_SLOTS; k++) {
         slots[k] = *r;
         if (k > 0) slots[k].c = r->slots + (k - 1) * SLOT_FLOATS, slots[k].ldc = r->j1 - r->j0;
     }
     for (int i = 0; i < r->g->segments->count / count; i++) {
+        slots[segment_slot(i)].b = b;
         segments_run(slots[segment_slot(i)], i * count, count);
+        b += segments_rows(r, i * count, count) * r->kept;
         for (int k = segment_slot(i); k > segment_bottom(i); k--) slot_add(&slots[k - 1], &slots[k]);
     }
 }
@@ -309,6 +322,13 @@ static bool packs_right(const struct run *r) {
     return !as_it_lies || r->i1 - r->i0 > PACK_B_ROWS;
 }
 
+/* Columns of C for which all segments of B have room, at most a block of them. */
+static int64_t columns_kept(const struct run *r, int count) {
+    int64_t rows = 0;
+    for (int i = 0; i < r->g->segments->count; i += count) rows += segments_rows(r, i, count);
+    return at_most(B_FLOATS / rows, N_BLOCK) / (VECS * LANES_MAX) * (VECS * LANES_MAX);
+}
+
 static void pieces_run(const struct run *r) {
     int count = segments_together(r);
     if (count == r->g->segments->count) {
@@ -316,13 +336,16 @@ static void pieces_run(const struct run *r) {
         return;
     }
     struct run piece = *r;
-    int64_t rows = even_part(r->i1 - r->i0, SLOT_ROWS, ROWS_MAX);
-    int64_t columns = even_part(r->j1 - r->j0, SLOT_COLUMNS, VECS * LANES_MAX);
+    bool keeps = columns_kept(r, count) >= SLOT_COLUMNS;
+    int64_t columns = even_part(r->j1 - r->j0, keeps ? columns_kept(r, count) : SLOT_COLUMNS, VECS * LANES_MAX);
+    int64_t rows = even_part(r->i1 - r->i0, SLOT_FLOATS / columns / ROWS_MAX * ROWS_MAX, ROWS_MAX);
     for (piece.j0 = r->j0; piece.j0 < r->j1; piece.j0 = piece.j1) {
         piece.j1 = at_most(r->j1, piece.j0 + columns);
+        piece.kept = keeps ? round_up(piece.j1 - piece.j0, r->kind->lanes) : 0;
         for (piece.i0 = r->i0; piece.i0 < r->i1; piece.i0 = piece.i1) {
             piece.i1 = at_most(r->i1, piece.i0 + rows);
-            piece.packs_b = packs_right(&piece);
+            piece.packs_b = packs_right(keeps ? r : &piece);
+            piece.there = keeps && piece.i0 > r->i0;
             piece.c = r->c + (piece.i0 - r->i0) * r->ldc + piece.j0 - r->j0;
             piece_run(&piece, count);
         }

@@ -68,7 +68,7 @@ static bool queue_go_on(struct queue *q, bool patient) {
     q->begun += begins;
     while (q->first != q->begun && !work_at(q, q->first)->call.under_way) queue_pop(q);
     if (q->first != ended) pthread_cond_broadcast(&q->done);
-    pthread_cond_signal(&q->more);
+    if (q->first != q->next) pthread_cond_signal(&q->more);
     return begins || q->first != ended;
 }
 

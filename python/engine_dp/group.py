@@ -410,30 +410,38 @@ class Group:
             raise ValueError(f"rank {r} cannot exchange messages with itself")
         return self._rank(r)
 
-    def _start(self, name: str, arguments: list, result: Any, keep: Any, wait: bool, finish=None,
-               at_once: bool = False) -> Any:
-        """at_once: the caller itself waits at once."""
-        handle = self._begin_call(name, arguments, wait or at_once)
-        work = Work(self, handle, result, keep, finish)
-        self._flying[work] = None
-        return work.wait() if wait else work
-
-    def _begin_call(self, name: str, arguments: list, at_once: bool) -> ctypes.c_void_p:
+    def _start(self, name: str, arguments: list, result: Any, keep: Any, wait: bool, finish=None) -> Any:
+        if wait:
+            self._run(name, *arguments)
+            if finish:
+                finish()
+            return result
         handle = ctypes.c_void_p()
-        if len(self._flying) >= self._full:
-            self._land()
-        self._look()
+        self._make_room()
         with self._lock:
-            if at_once:
-                library().engine_group_wait_at_once(self._open())
             check(getattr(library(), f"engine_{name}_start")(self._open(), *arguments, ctypes.byref(handle)))
-        return handle
+            work = Work(self, handle, result, keep, finish)
+            self._flying[work] = None
+        return work
 
     def _run(self, name: str, *arguments: Any) -> None:
         """Makes a call on this thread."""
-        handle = self._begin_call(name, list(arguments), True)
-        with self._waits():
-            check(library().engine_work_wait(handle))
+        lib, handle = library(), ctypes.c_void_p()
+        self._make_room()
+        with self._lock:
+            lib.engine_group_wait_at_once(self._open())
+            check(getattr(lib, f"engine_{name}_start")(self._handle, *arguments, ctypes.byref(handle)))
+        self._inside.append(None)
+        try:
+            check(lib.engine_work_wait(handle))
+        finally:
+            self._inside.pop()
+
+    def _make_room(self) -> None:
+        """Before each call. A trace reads the record now and then."""
+        if len(self._flying) >= self._full:
+            self._land()
+        self._look()
 
     def _look(self) -> None:
         """Before each call: a trace reads the record now and then."""

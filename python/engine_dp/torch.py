@@ -21,6 +21,7 @@ import tempfile
 import threading
 import time
 import traceback
+import types
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
@@ -58,6 +59,9 @@ _WIDE = (torch.bool, torch.int8, torch.int16)  # added as int32
 _NAMES = {"SUM": "sum", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "AVG": "avg", "BAND": "and", "BOR": "or",
           "BXOR": "xor"}
 _OPS = {name: _group.OPS[ours] for name, ours in _NAMES.items()}
+_SUM = int(dist.ReduceOp.SUM)
+_WAITS = types.SimpleNamespace(asyncOp=False)  # options of a call that is over when it returns
+_SMALL = 1 << 16  # bytes
 _LATE = 75  # the exit code after a timeout
 _NEVER_SENT = -(1 << 40)  # a tag
 _NUMBERS = ("bandwidth", "latency")
@@ -126,6 +130,14 @@ class _Span:
     be; then no two of its elements may be at one place, which is said before the ranks exchange anything."""
 
     def __init__(self, tensor: torch.Tensor, added: bool = False, written: bool = True):
+        self.tensor = self.flat = tensor
+        self.wide = False
+        if not (tensor.layout is torch.strided and tensor.is_cpu and tensor.dtype in _TYPES and tensor.is_contiguous()):
+            self._flatten(added, written)
+        self.address, self.count, self.type = self.flat.data_ptr(), self.flat.numel(), _TYPES[self.flat.dtype]
+
+    def _flatten(self, added: bool, written: bool) -> None:
+        tensor = self.tensor
         self.tensor = tensor.detach()
         if written and not tensor.is_contiguous() and any(n > 1 and step == 0
                                                           for n, step in zip(tensor.shape, tensor.stride())):
@@ -134,11 +146,9 @@ class _Span:
         self.wide = added and tensor.dtype in _WIDE
         self.flat = _flat(_addable(self.tensor) if added else self.tensor, added)
 
-    @property
-    def address(self) -> int:
-        return self.flat.data_ptr()
-
     def finish(self) -> None:
+        if self.flat is self.tensor:
+            return
         if self.wide:
             self.tensor.copy_(self.flat.view(self.tensor.shape).to(self.tensor.dtype))
         elif self.flat.data_ptr() != self.tensor.data_ptr():
@@ -146,7 +156,10 @@ class _Span:
 
 
 def _op(reduce_op: Any, tensor: torch.Tensor) -> int:
-    name = getattr(reduce_op, "op", reduce_op).name
+    kind = getattr(reduce_op, "op", reduce_op)
+    if int(kind) == _SUM:
+        return _OPS["SUM"]
+    name = kind.name
     if name not in _OPS:
         raise ValueError(f"the backend 'engine' has no operation {name}: {', '.join(_OPS)}")
     if name[0] == "B" and tensor.dtype.is_floating_point:
@@ -184,16 +197,17 @@ def _told() -> Iterator[None]:
 class Work(dist._Work):
     """The work of a call. wait() waits for its parts in the order of their starts, then puts the results in place."""
 
+    _source = -1
+    _error: Optional[BaseException] = None
+    _future: Optional[torch.futures.Future] = None
+
     def __init__(self, group: "_Calls", parts: List[_group.Work], result: List[torch.Tensor],
                  finish: Optional[Callable[[], None]] = None):
         super().__init__()
         self._group, self._parts, self._result, self._finish = group, parts, result, finish
         self._depth = _depth()
-        self._source = -1
-        self._lock = threading.Lock()
-        self._over = False
-        self._error: Optional[BaseException] = None
-        self._future: Optional[torch.futures.Future] = None
+        self._over = not parts and not finish
+        self._lock = None if self._over else threading.Lock()
 
     def _expire(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -203,6 +217,8 @@ class Work(dist._Work):
             time.sleep(1e-4)
 
     def wait(self, timeout: Any = None) -> bool:
+        if self._lock is None:
+            return True
         seconds = timeout.total_seconds() if isinstance(timeout, datetime.timedelta) else 0
         if seconds > 0:
             self._expire(seconds)
@@ -252,6 +268,9 @@ class Work(dist._Work):
         return self._result
 
     def get_future(self) -> torch.futures.Future:
+        if self._future is None and self._over and not self._error:
+            self._future = torch.futures.Future()
+            self._future.set_result(self._result)
         if self._future is None:
             self._future = _Future(self._group._settler(self._depth), self._values)
         return self._future
@@ -502,7 +521,8 @@ class _Calls:
         depth = _depth()
         if depth and depth not in self._deeper:
             store = dist.PrefixStore(f"engine/deeper/{depth}", self._store)
-            self._deeper[depth] = _open(store, self._rank, self._size, self._timeout, self._settings)
+            with _told():
+                self._deeper[depth] = _open(store, self._rank, self._size, self._timeout, self._settings)
             self._label_deeper()
         return self._deeper[depth] if depth else self.engine
 
@@ -510,15 +530,24 @@ class _Calls:
         for g in list(self._deeper.values()):
             g.call_it(f"{self.engine.label}, calls of callbacks".lstrip(", "))
 
-    def _start(self, name: str, *arguments: Any, opts: Any, keep: Any = None) -> _group.Work:
+    def _start(self, name: str, *arguments: Any, opts: Any, keep: Any = None,
+               over: Optional[_group.Group] = None) -> List[_group.Work]:
         """keep: what owns the memory that the call reads and writes. opts: torch's; since 2.8 they say whether torch waits
-        at once."""
-        with _told():
-            return self._lane()._start(name, list(arguments), None, keep, False,
-                                       at_once=not getattr(opts, "asyncOp", True))
+        at once. Then the call is over on return, and no part of it is left to wait for."""
+        g = over or self._lane()
+        try:
+            if getattr(opts, "asyncOp", True):
+                return [g._start(name, list(arguments), None, keep, False)]
+            g._run(name, *arguments)
+            return []
+        except EngineError as e:
+            raise _as_torchs(e) from None
 
     def _work(self, parts: List[_group.Work], result: Sequence[torch.Tensor],
               finish: Optional[Callable[[], None]] = None) -> Work:
+        if finish and not parts:
+            finish()
+            finish = None
         work = Work(self, parts, list(result), finish)
         if _AGE < (2, 15):
             while self._held and self._held[0]._over:
@@ -544,21 +573,9 @@ class _Calls:
 
     def _sum(self, tensors: Sequence[torch.Tensor], op: int, opts: Any) -> Work:
         spans = [_Span(t, True) for t in tensors]
-        parts = [self._start("all_reduce", s.address, s.address, s.flat.numel(), _TYPES[s.flat.dtype], op, keep=s,
-                             opts=opts) for s in spans]
+        parts = [part for s in spans for part in self._start(
+            "all_reduce", s.address, s.address, s.count, s.type, op, keep=s, opts=opts)]
         return self._work(parts, tensors, lambda: [s.finish() for s in spans])
-
-    def _sum_here(self, tensors: Sequence[torch.Tensor], op: int) -> Work:
-        """On the calling thread. Where no core is free, another one would take this thread's core and need its cache."""
-        with _told():
-            for t in tensors:
-                s = _Span(t, True)
-                self._lane()._run("all_reduce", s.address, s.address, s.flat.numel(), _TYPES[s.flat.dtype], op)
-                s.finish()
-        work = self._work([], tensors)
-        work._over, work._future = True, torch.futures.Future()
-        work._future.set_result(work._result)
-        return work
 
     def _sum_sparse(self, t: torch.Tensor, op: int) -> Work:
         """Gathers the indices and values of all ranks, which differ in length, and adds them on every rank."""
@@ -590,17 +607,18 @@ class _Calls:
             tensors[0].copy_(work._result[0])
             work._result = list(tensors)
             return work
-        if self._crowded and torch._C._current_graph_task_id() >= 0:  # in backward, as DistributedDataParallel calls it
-            return self._sum_here(tensors, op)
-        return self._sum(tensors, op, opts)
+        if not self._crowded or torch._C._current_graph_task_id() < 0:
+            return self._sum(tensors, op, opts)
+        # In backward, as DistributedDataParallel calls it. A thread of the group would take this one's core and cache.
+        return self._sum(tensors, op, _WAITS)
 
     allreduce_coalesced = allreduce
 
     def reduce(self, tensors: List[torch.Tensor], opts: Any) -> Work:
         s = _Span(_only(tensors), True)
-        part = self._start("reduce", s.address, s.address, s.flat.numel(), _TYPES[s.flat.dtype],
-                           _op(opts.reduceOp, s.tensor), self.engine._rank(opts.rootRank), keep=s, opts=opts)
-        return self._work([part], tensors, s.finish if self._rank == opts.rootRank else None)
+        parts = self._start("reduce", s.address, s.address, s.count, s.type,
+                            _op(opts.reduceOp, s.tensor), self.engine._rank(opts.rootRank), keep=s, opts=opts)
+        return self._work(parts, tensors, s.finish if self._rank == opts.rootRank else None)
 
     def _scatter_sum(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any) -> Work:
         """Each input is as large as all ranks' outputs, one after another."""
@@ -610,8 +628,8 @@ class _Calls:
                 raise ValueError(f"the input has {x.numel()} elements of {x.dtype}, and {self._size} ranks' outputs are "
                                  f"{out.numel() * self._size} of {out.dtype}")
             s, part = _Span(x, True, written=False), _Span(out, True)
-            parts.append(self._start("reduce_scatter", s.address, part.address, part.flat.numel(), _TYPES[s.flat.dtype],
-                                     _op(opts.reduceOp, x), keep=(s, part), opts=opts))
+            parts += self._start("reduce_scatter", s.address, part.address, part.count, s.type,
+                                 _op(opts.reduceOp, x), keep=(s, part), opts=opts)
             ends.append(part.finish)
         return self._work(parts, outputs, lambda: [end() for end in ends])
 
@@ -633,9 +651,9 @@ class _Calls:
 
     def broadcast(self, tensors: List[torch.Tensor], opts: Any) -> Work:
         s = _Span(_only(tensors))
-        part = self._start("broadcast", s.address, s.flat.numel(), _TYPES[s.flat.dtype],
-                           self.engine._rank(opts.rootRank), keep=s, opts=opts)
-        return self._work([part], tensors, s.finish)
+        parts = self._start("broadcast", s.address, s.count, s.type,
+                            self.engine._rank(opts.rootRank), keep=s, opts=opts)
+        return self._work(parts, tensors, s.finish)
 
     def _gather_all(self, outputs: Sequence[Any], inputs: Sequence[torch.Tensor], opts: Any) -> Work:
         """outputs: for each input a tensor as large as all ranks' inputs, or a list of one tensor for each rank."""
@@ -654,8 +672,8 @@ class _Calls:
                 whole = _Span(x.new_empty((self._size, *x.shape)))
                 ends.append(lambda out=out, whole=whole: [o.detach().copy_(w.view(o.shape))
                                                           for o, w in zip(out, whole.tensor)])
-            parts.append(self._start("all_gather", s.address, whole.address, s.flat.numel(), _TYPES[s.flat.dtype],
-                                     keep=(s, whole), opts=opts))
+            parts += self._start("all_gather", s.address, whole.address, s.count, s.type,
+                                 keep=(s, whole), opts=opts)
         flat = [t for out in outputs for t in ([out] if isinstance(out, torch.Tensor) else out)]
         return self._work(parts, flat, lambda: [end() for end in ends])
 
@@ -688,10 +706,10 @@ class _Calls:
         if here and (len(outputs) != 1 or len(outputs[0]) != self._size
                      or any(o.numel() != x.numel() for o in outputs[0])):
             raise ValueError(f"the root's outputs must be {self._size} tensors of {x.numel()} elements")
-        part = self._start("gather", s.address, s.flat.numel() // self._size, _TYPES[s.flat.dtype],
-                           self.engine._rank(opts.rootRank), keep=s, opts=opts)
+        parts = self._start("gather", s.address, s.count // self._size, s.type,
+                            self.engine._rank(opts.rootRank), keep=s, opts=opts)
         out = outputs[0] if here else []
-        return self._work([part], out, lambda: [o.detach().copy_(w.view(o.shape)) for o, w in zip(out, whole)])
+        return self._work(parts, out, lambda: [o.detach().copy_(w.view(o.shape)) for o, w in zip(out, whole)])
 
     def scatter(self, outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], opts: Any) -> Work:
         out = _only(outputs)
@@ -702,9 +720,9 @@ class _Calls:
             for w, x in zip(whole, inputs[0]):
                 w.copy_(x.detach().view(out.shape))
         s = _Span(whole)
-        part = self._start("scatter", s.address, s.flat.numel() // self._size, _TYPES[s.flat.dtype],
-                           self.engine._rank(opts.rootRank), keep=s, opts=opts)
-        return self._work([part], outputs, lambda: out.detach().copy_(whole[self._rank]))
+        parts = self._start("scatter", s.address, s.count // self._size, s.type,
+                            self.engine._rank(opts.rootRank), keep=s, opts=opts)
+        return self._work(parts, outputs, lambda: out.detach().copy_(whole[self._rank]))
 
     def alltoall_base(self, output: torch.Tensor, input: torch.Tensor, output_splits: List[int],
                       input_splits: List[int], opts: Any = None) -> Work:
@@ -723,9 +741,9 @@ class _Calls:
             return (ctypes.c_longlong * (self._size + 1))(*at)
 
         a, b = _Span(input, written=False), _Span(output)
-        part = self._start("all_to_all_parts", a.address, cuts(input, input_splits, a.flat.numel()), b.address,
-                           cuts(output, output_splits, b.flat.numel()), _TYPES[a.flat.dtype], keep=(a, b), opts=opts)
-        return self._work([part], [output], b.finish)
+        parts = self._start("all_to_all_parts", a.address, cuts(input, input_splits, a.count), b.address,
+                            cuts(output, output_splits, b.count), a.type, keep=(a, b), opts=opts)
+        return self._work(parts, [output], b.finish)
 
     all_to_all_single = alltoall_base
 
@@ -738,21 +756,25 @@ class _Calls:
             for o, w in zip(outputs, whole.split([o.numel() for o in outputs])):
                 o.detach().copy_(w.view(o.shape))
 
-        work._finish, work._result = finish, list(outputs)
+        if work._over:
+            finish()
+        else:
+            work._finish = finish
+        work._result = list(outputs)
         return work
 
     # -- messages --
 
     def send(self, tensors: List[torch.Tensor], dst: int, tag: int = 0) -> Work:
         s = _Span(_only(tensors), written=False)
-        arguments = [s.address, s.flat.numel(), _TYPES[s.flat.dtype], self.engine._peer(dst), tag]
-        with _told():  # tags keep messages apart, whoever sends them
-            part = self.engine._start("send", arguments, None, s, False)
-        return self._work([part], tensors)
+        here = self._crowded or (self.engine.near and s.flat.nbytes <= _SMALL)  # a thread would need more time than it saves
+        parts = self._start("send", s.address, s.count, s.type, self.engine._peer(dst), tag, keep=s,
+                            opts=_WAITS if here else None, over=self.engine)  # tags keep messages apart, whoever sends them
+        return self._work(parts, tensors)
 
     def _receive(self, t: torch.Tensor, source: int, tag: int) -> Work:
         s = _Span(t)
-        memory = _group._Memory(s.address, s.flat.numel(), _TYPES[s.flat.dtype], s, True)
+        memory = _group._Memory(s.address, s.count, s.type, s, True)
         with _told():
             part = self.engine._recv(memory, source, tag, None)
         return self._work([part], [t], s.finish)
@@ -766,7 +788,7 @@ class _Calls:
     # -- all together --
 
     def barrier(self, opts: Any = None) -> Work:
-        return self._work([self._start("barrier", opts=opts)], [])
+        return self._work(self._start("barrier", opts=opts), [])
 
     def _has_gone(self, peer: int) -> bool:
         """Whether the rank has died or left: a receive, of what nobody sends, has ended."""

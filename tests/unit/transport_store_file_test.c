@@ -219,9 +219,9 @@ static int hold(const char *where) {
 
 static pid_t start(const char *as) {
     pid_t pid = -1;
-    char how[16], *argv[] = {(char[]){"test"}, how, url, NULL}, *environment[] = {NULL};
+    char how[16], *argv[] = {(char[]){"test"}, how, url, NULL};
     snprintf(how, sizeof how, "%s", as);
-    assert_int_equal(posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environment), 0);
+    assert_int_equal(posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environ), 0);
     return pid;
 }
 

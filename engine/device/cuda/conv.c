@@ -160,7 +160,8 @@ static enum error passes_plan(struct conv *c) {
     TRY(conv_plan_get(dev, CONV_FILTER, &s, &c->plan[CONV_FILTER]));
     if (!d->first) TRY(conv_plan_get(dev, CONV_DATA, &s, &c->plan[CONV_DATA]));
     s.bias = c->fused = d->conv.bias;
-    if (c->fused && conv_plan_get(dev, CONV_FORWARD, &s, &c->plan[CONV_FORWARD]) == ERR_NONE) return ERR_NONE;
+    enum error err = c->fused ? conv_plan_get(dev, CONV_FORWARD, &s, &c->plan[CONV_FORWARD]) : ERR_CONFIG;
+    if (err != ERR_CONFIG) return err;
     s.bias = c->fused = false;
     return conv_plan_get(dev, CONV_FORWARD, &s, &c->plan[CONV_FORWARD]);
 }

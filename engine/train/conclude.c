@@ -160,8 +160,8 @@ enum error run_conclude(struct run *r) {
     TRY(tuning_tell(r, &s));
     if (t->noise.count) tell_noise(t, &s.noise);
     tracing_finish(t);
+    TRY(summary_gather(r, &s)); /* all have written what they have recorded; what travels from here on is of no step */
     TRY(trainer_share_average(t));
-    TRY(summary_gather(r, &s)); /* all have written what they have recorded */
     TRY(answers_conclude(t, !r->stopped && r->val_is_new));
     TRY(r->step->gather(t->mode)); /* for the weights' digest */
     if (t->rank > 0) return ERR_NONE;

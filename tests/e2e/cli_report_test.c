@@ -146,7 +146,7 @@ static void wrong_use_is_told(void **state) {
                  {{"report", "/nowhere", NULL}, 66, "no directory"},
                  {{"report", "--format", "pdf", NULL}, 64, "'pdf'"},
                  {{"report", "-x", NULL}, 64, "unknown option"},
-                 {{"report", "/tmp", NULL}, 66, "no finished run"},
+                 {{"report", "/tmp", NULL}, 66, "not the folder of a run"},
                  {{"report", "a", "b", NULL}, 64, "one directory"},
                  {{"report", "a", "-o", "a.csv", NULL}, 64, "results.csv"},
                  {{"report", "a", "-o", NULL}, 64, "name of a file"}};

@@ -160,7 +160,7 @@ static void check_products(const struct cpu_level *level) {
     static const int64_t blocks[][3] = {{401, 50, 390}, {20, 1601, 200}, {1100, 33, 100}};
     struct device *const devices[] = {open_cpu(0, 1, 1, false), open_cpu(0, 1, 3, false)};
     void *pack = NULL;
-    assert_ok(memory_alloc(level->gemm_pack_bytes(devices[1]), &pack));
+    assert_ok(memory_alloc(level->gemm_pack_bytes(devices[1], 0), &pack));
     for (int way = 0; way < WAYS; way++) {
         for (int64_t m = 1; m <= 17; m += 1 + m / 4)
             for (int64_t n = 1; n <= 64; n += 1 + n / 3)

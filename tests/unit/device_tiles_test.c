@@ -142,7 +142,7 @@ static int devices_open(void **state) {
     (void)state;
     int count;
     for (int d = 0; d < 2; d++) devices[d] = open_at(cpu_levels(&count)[0], d ? 3 : 1);
-    return memory_alloc(gemm_pack_bytes(devices[1]), &pack);
+    return memory_alloc(gemm_pack_bytes(devices[1], 1 << 20), &pack);
 }
 
 static int devices_close(void **state) {

@@ -21,7 +21,7 @@ struct cpu_level {
     double (*softmax)(int64_t n, const float *x, float *y, float *tops, int64_t *best);
     void (*dropout_mask)(struct rng_key key, uint64_t id, uint64_t base, float p, int64_t n, uint8_t *mask);
     void (*gemm)(const struct device *dev, const struct gemm *g, void *pack);
-    size_t (*gemm_pack_bytes)(const struct device *dev);
+    size_t (*gemm_pack_bytes)(const struct device *dev, int64_t rows);
 };
 
 /* The levels of this build that this machine can run, best first; there may be none. */

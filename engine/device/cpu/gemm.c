@@ -174,14 +174,23 @@ enum {
     N_BLOCK = 768,
     /* Packing B pays with more rows of C than this. AVX2's panels are 1.5 cache lines wide, others' are whole lines. */
     PACK_B_ROWS = LANES == 8 ? 64 : 256,
-    B_FLOATS = 1024 * N_BLOCK, /* more than a block: segments stay */
+    KEPT_ROWS = 1024, /* of B, whose segments stay as they were packed */
     WORK_FLOATS = K_BLOCK * VECS * LANES_MAX,
     A_FLOATS = K_BLOCK * 256, /* with all that passes through it, a usual second-level cache */
     SLOT_ROWS = 192, /* about as many as columns: each row and each column of factors is packed for few pieces */
     SLOT_COLUMNS = 240,
     SLOT_FLOATS = SLOT_ROWS * SLOT_COLUMNS,
-    THREAD_FLOATS = B_FLOATS + WORK_FLOATS + A_FLOATS + (SEGMENT_SLOTS - 1) * SLOT_FLOATS
+    REST_FLOATS = WORK_FLOATS + A_FLOATS + (SEGMENT_SLOTS - 1) * SLOT_FLOATS
 };
+
+/* Of packed B a thread has a block, and room for more where 'rows' of k that have segments are more. */
+static int64_t right_floats(int64_t rows) {
+    return (rows > K_BLOCK ? at_most(rows, KEPT_ROWS) : K_BLOCK) * N_BLOCK;
+}
+
+static int64_t thread_floats(int64_t rows) {
+    return right_floats(rows) + REST_FLOATS;
+}
 
 /* The next panel of a block's columns, as far as b->end. The vectors are dealt evenly to the
  * panels: 4 make 2 + 2, not 3 + 1. */
@@ -326,7 +335,7 @@ static bool packs_right(const struct run *r) {
 static int64_t columns_kept(const struct run *r, int count) {
     int64_t rows = 0;
     for (int i = 0; i < r->g->segments->count; i += count) rows += segments_rows(r, i, count);
-    return at_most(B_FLOATS / rows, N_BLOCK) / (VECS * LANES_MAX) * (VECS * LANES_MAX);
+    return at_most(right_floats(r->g->k) / rows, N_BLOCK) / (VECS * LANES_MAX) * (VECS * LANES_MAX);
 }
 
 static void pieces_run(const struct run *r) {
@@ -369,8 +378,9 @@ static void run_part(const struct job *job, int64_t i0, int64_t i1, int64_t j0, 
     r.how = bf16 ? r.kind->bf16 : PACK_FLOATS;
     r.packs_a = g->a_transposed || r.how != PACK_FLOATS;
     r.packs_b = packs_right(&r);
-    r.b = job->pack + cpu_thread() * THREAD_FLOATS;
-    r.work = r.b + B_FLOATS;
+    int64_t rows = g->segments ? g->k : 0;
+    r.b = job->pack + cpu_thread() * thread_floats(rows);
+    r.work = r.b + right_floats(rows);
     r.a = r.work + WORK_FLOATS;
     r.slots = r.a + A_FLOATS;
     if (r.kind->enter) r.kind->enter();
@@ -398,8 +408,8 @@ static void rows_part(void *ctx, int64_t begin, int64_t end) {
     run_part(job, job_edge(job, m, begin), job_edge(job, m, end), 0, job->g->n);
 }
 
-size_t gemm_pack_bytes(const struct device *dev) {
-    return (size_t)dev->params.threads * THREAD_FLOATS * sizeof(float);
+size_t gemm_pack_bytes(const struct device *dev, int64_t rows) {
+    return (size_t)(dev->params.threads * thread_floats(rows)) * sizeof(float);
 }
 
 void gemm_run(const struct device *dev, const struct gemm *g, void *pack) {

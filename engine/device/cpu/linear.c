@@ -34,7 +34,7 @@ struct pass { /* of one call: the scratch is (pack, z) */
 };
 
 static struct pass pass_of(const struct linear *l, const struct op_args *a) {
-    return (struct pass){l, a, (float *)((char *)a->scratch + gemm_pack_bytes(l->op.dev))};
+    return (struct pass){l, a, (float *)((char *)a->scratch + gemm_pack_bytes(l->op.dev, l->rows))};
 }
 
 /* ---- forward -------------------------------------------------------------------------------- */
@@ -172,7 +172,7 @@ static enum error linear_plan(struct op *op) {
     l->in = shape_last(&d->x);
     l->out = shape_last(&d->y);
     l->weights_left = !d->linear.transposed && l->rows * (l->in + l->out) < l->in * l->out;
-    l->op.scratch_bytes = gemm_pack_bytes(op->dev);
+    l->op.scratch_bytes = gemm_pack_bytes(op->dev, l->rows);
     if (l->weights_left || d->act == ACT_RELU) /* z: a vocabulary's head has none, and needs none */
         l->op.scratch_bytes += (size_t)(l->rows * l->out) * sizeof(float);
     return ERR_NONE;

@@ -115,7 +115,7 @@ class Backend(unittest.TestCase):
                 run_ranks(self, "ranks_wrappers.py", 2, package)
 
     def test_threads_end(self):
-        """A group of ranks of one host starts no threads but its own, which end with it."""
+        """The threads of a group end with it. nng starts its own once, with the first group's store, and keeps them."""
         run_ranks(self, "ranks_hooks.py", 2, "threads")
 
     def test_profile(self):

@@ -33,7 +33,8 @@ MUST_CHECK enum error file_new_stream(const struct file_new *f, FILE **out);
 MUST_CHECK enum error file_new_close(struct file_new *f, enum error err);
 /* The same with all of its bytes at hand. */
 MUST_CHECK enum error file_replace(const char *path, const void *data, size_t n);
-/* Likewise old or new, but if the host itself fails, new only once the folder has been synced: of several files, after the last. */
+/* The same, but the folder is not synced: until it has been, a host that fails may come back with the old file. For several
+ * files of one folder, which is synced after the last. */
 MUST_CHECK enum error file_place(const char *path, const void *data, size_t n);
 /* A text that a stream writes into memory, so that it goes on whole or not at all. err: what has gone wrong so far; of a
  * text that has failed nothing is left. */

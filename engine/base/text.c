@@ -162,12 +162,11 @@ const char *text_nearest(const char *name, const char *const *names, int n) {
     if (length == 0 || length > NAME_MAX_LENGTH) return NULL;
     int best = (int)(length + 2) / 3 + 1; /* a third of the length, rounded up, is still near */
     size_t best_gap = 0;
-    const char *nearest = NULL;
-    int begun = 0;
+    const char *nearest = NULL, *longer = NULL;
+    int begin = 0;
     for (int i = 0; i < n && length > 2; i++)
-        if (!strncasecmp(names[i], name, length)) nearest = names[i], begun++;
-    if (begun == 1) return nearest;
-    nearest = NULL;
+        if (!strncasecmp(names[i], name, length)) longer = names[i], begin++;
+    if (begin == 1) return longer;
     for (int i = 0; i < n; i++) {
         size_t other = strlen(names[i]), gap = other > length ? other - length : length - other;
         if (other > NAME_MAX_LENGTH) continue;

@@ -19,8 +19,9 @@ bool text_real(const char *s, double *out); /* whole text, finite, C locale */
 /* Whether s ends in 'end' with something before it: a file's name in its extension. */
 bool text_ends(const char *s, const char *end);
 
-/* The nearest of names[0..n): the only one that begins so (from three letters on); or at most a third of the name's length in edits (insert, delete,
- * replace, swap of neighbours) apart, upper and lower case being the same; or NULL. */
+/* The nearest of names[0..n): the only one that begins with the name, if that has three letters or more; else the one with
+ * the fewest edits (insert, delete, replace, swap of neighbours), at most a third of the name's length; or NULL. Upper and
+ * lower case are the same. */
 const char *text_nearest(const char *name, const char *const *names, int n);
 
 /* Bytes of the UTF-8 character at p (n > 0 bytes are there), 0 when there is none: overlong forms,

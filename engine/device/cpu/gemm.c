@@ -345,8 +345,9 @@ static void pieces_run(const struct run *r) {
         return;
     }
     struct run piece = *r;
-    bool keeps = columns_kept(r, count) >= SLOT_COLUMNS;
-    int64_t columns = even_part(r->j1 - r->j0, keeps ? columns_kept(r, count) : SLOT_COLUMNS, VECS * LANES_MAX);
+    int64_t most = columns_kept(r, count);
+    bool keeps = most >= SLOT_COLUMNS;
+    int64_t columns = even_part(r->j1 - r->j0, keeps ? most : SLOT_COLUMNS, VECS * LANES_MAX);
     int64_t rows = even_part(r->i1 - r->i0, SLOT_FLOATS / columns / ROWS_MAX * ROWS_MAX, ROWS_MAX);
     for (piece.j0 = r->j0; piece.j0 < r->j1; piece.j0 = piece.j1) {
         piece.j1 = at_most(r->j1, piece.j0 + columns);

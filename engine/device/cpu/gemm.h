@@ -26,8 +26,8 @@ struct gemm { /* matrices are row-major; ld* is the distance of rows */
     void (*done)(void *ctx, int64_t row, int64_t rows, int64_t column, int64_t columns);
     void *ctx;
 };
-/* 'pack' is scratch of gemm_pack_bytes(device, rows), ALIGNMENT-aligned. rows: the k of products with segments, 0 if there are
- * none; those without need no more. */
+/* 'pack' is scratch of gemm_pack_bytes(device, rows), ALIGNMENT-aligned. rows: the largest k of a product with segments,
+ * 0 if none has them. */
 size_t gemm_pack_bytes(const struct device *dev, int64_t rows);
 void gemm_run(const struct device *dev, const struct gemm *g, void *pack);
 

@@ -33,8 +33,12 @@ struct pass { /* of one call: the scratch is (pack, z) */
     float *z; /* y' (out, rows), or the gradient before the activation */
 };
 
+static size_t pack_bytes(const struct linear *l) {
+    return gemm_pack_bytes(l->op.dev, l->op.desc.segments ? l->rows : 0);
+}
+
 static struct pass pass_of(const struct linear *l, const struct op_args *a) {
-    return (struct pass){l, a, (float *)((char *)a->scratch + gemm_pack_bytes(l->op.dev, l->rows))};
+    return (struct pass){l, a, (float *)((char *)a->scratch + pack_bytes(l))};
 }
 
 /* ---- forward -------------------------------------------------------------------------------- */
@@ -172,7 +176,7 @@ static enum error linear_plan(struct op *op) {
     l->in = shape_last(&d->x);
     l->out = shape_last(&d->y);
     l->weights_left = !d->linear.transposed && l->rows * (l->in + l->out) < l->in * l->out;
-    l->op.scratch_bytes = gemm_pack_bytes(op->dev, l->rows);
+    l->op.scratch_bytes = pack_bytes(l);
     if (l->weights_left || d->act == ACT_RELU) /* z: a vocabulary's head has none, and needs none */
         l->op.scratch_bytes += (size_t)(l->rows * l->out) * sizeof(float);
     return ERR_NONE;

@@ -14,12 +14,10 @@
 
 #define SET(name) extern const struct dataset_ops dataset_##name;
 #include "engine/data/sets/sets.def"
-#undef SET
 
 static const struct dataset_ops *const kinds[] = {
 #define SET(name) &dataset_##name,
 #include "engine/data/sets/sets.def"
-#undef SET
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 

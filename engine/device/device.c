@@ -11,12 +11,10 @@
 
 #define DEVICE(name) extern const struct device_ops device_##name;
 #include "engine/device/devices.def"
-#undef DEVICE
 
 static const struct device_ops *const kinds[] = {
 #define DEVICE(name) &device_##name,
 #include "engine/device/devices.def"
-#undef DEVICE
 };
 
 const struct device_ops *const *device_kinds(int *count) {

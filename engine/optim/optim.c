@@ -3,13 +3,11 @@
 
 #define OPTIM(name) extern const struct optim_ops optim_##name;
 #include "engine/optim/optims.def"
-#undef OPTIM
 extern const struct optim_ops optim_plugin; /* in no line: it has no formula, and so no kernel */
 
 static const struct optim_ops *const kinds[] = {
 #define OPTIM(name) &optim_##name,
 #include "engine/optim/optims.def"
-#undef OPTIM
     &optim_plugin,
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };

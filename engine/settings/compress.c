@@ -40,7 +40,6 @@ SECTION(plugin, plugin_fields, "file", "Gradients are compressed by a plug-in: c
 static const struct config_section *const sections[] = {
 #define COMPRESS(name) &name##_section,
 #include "engine/settings/compress.def"
-#undef COMPRESS
 };
 
 static const struct config_section *section_at(int i) {

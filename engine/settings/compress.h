@@ -6,7 +6,6 @@
 enum compress_kind {
 #define COMPRESS(name) COMPRESS_##name,
 #include "engine/settings/compress.def"
-#undef COMPRESS
     COMPRESS_KINDS
 };
 struct compress_config { /* of all kinds */

@@ -36,7 +36,6 @@ SECTION(checkpoint, "every", "Checkpoints, from which a stopped run can resume")
 static const char sink_words[] =
 #define SINK(name) "|" #name
 #include "engine/settings/sinks.def"
-#undef SINK
     ;
 static const struct config_field log_fields[] = {
     {"dir", CONFIG_STRING, offsetof(struct log_config, dir), "runs/$name-$time",
@@ -61,7 +60,6 @@ static void sinks_check(const struct config_list *sinks, const struct node *at, 
     static const char *const names[] = {
 #define SINK(name) #name,
 #include "engine/settings/sinks.def"
-#undef SINK
     };
     bool seen[SINK_KINDS] = {false};
     for (int i = 0; i < sinks->count; i++) {

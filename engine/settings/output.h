@@ -5,7 +5,6 @@
 enum sink_kind {
 #define SINK(name) SINK_##name,
 #include "engine/settings/sinks.def"
-#undef SINK
     SINK_KINDS
 };
 enum resumed_data { DATA_SAME, DATA_ANY };
@@ -20,7 +19,6 @@ struct checkpoint_config {
     int data;           /* enum sink_kind {
 #define SINK(name) SINK_##name,
 #include "engine/settings/sinks.def"
-#undef SINK
     SINK_KINDS
 };
 enum resumed_data */

@@ -9,12 +9,10 @@
 
 #define SINK(name) extern const struct sink_ops sink_##name;
 #include "engine/settings/sinks.def"
-#undef SINK
 
 static const struct sink_ops *const kinds[] = {
 #define SINK(name) &sink_##name,
 #include "engine/settings/sinks.def"
-#undef SINK
 };
 
 const struct sink_ops *sink_find(enum sink_kind kind) {

@@ -13,7 +13,6 @@ const char *scheme_name(enum scheme s) {
         "sharded server",
 #define ALGO(name) #name,
 #include "transport/algo/algos.def"
-#undef ALGO
     };
     return s < SCHEMES ? names[s] : s == SCHEME_OWN ? "a plug-in" : "auto";
 }

@@ -18,7 +18,6 @@ enum scheme {
     SCHEME_SHARDED,     /* every device serves 1/N */
 #define ALGO(name) SCHEME_##name,
 #include "transport/algo/algos.def"
-#undef ALGO
     SCHEMES,
     SCHEME_OWN /* a plug-in's: of no formula, by its rehearsal */
 };

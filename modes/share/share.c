@@ -6,7 +6,6 @@
 static const struct share_row *const rows[] = {
 #define SHARE(name) &share_##name,
 #include "modes/share/shares.def"
-#undef SHARE
     NULL};
 
 const struct share_row *const *share_rows(void) {

@@ -6,12 +6,10 @@
 
 #define ALGO(name) extern const struct algo_ops algo_##name;
 #include "transport/algo/algos.def"
-#undef ALGO
 
 static const struct algo_ops *const algos[] = {
 #define ALGO(name) &algo_##name,
 #include "transport/algo/algos.def"
-#undef ALGO
 };
 
 const struct algo_ops *const *algo_list(int *count) {
@@ -23,7 +21,6 @@ const char *const *algo_names(void) {
     static const char *const names[] = {
 #define ALGO(name) #name,
 #include "transport/algo/algos.def"
-#undef ALGO
         NULL};
     return names;
 }

@@ -11,12 +11,10 @@
 
 #define CARRIER(name) extern const struct carrier_ops carrier_##name;
 #include "transport/carrier/carriers.def"
-#undef CARRIER
 
 static const struct carrier_ops *const kinds[] = {
 #define CARRIER(name) &carrier_##name,
 #include "transport/carrier/carriers.def"
-#undef CARRIER
 };
 enum { CARRIERS = sizeof kinds / sizeof *kinds };
 

@@ -179,10 +179,8 @@ template <class F> static constexpr struct update_kernels kernels_of(const char 
 static const struct update_kernels *const optims[] = {
 #define OPTIM(name) name##_formulas,
 #include "engine/optim/optims.def"
-#undef OPTIM
 #define RULE(name) name##_formulas,
 #include "engine/optim/rules.def"
-#undef RULE
 };
 
 extern "C" const struct update_kernels *update_find(const char *formula) {

@@ -24,54 +24,44 @@
 
 /* ---- which way is asked for ---- */
 
-static bool averages_with_all(const struct run_config *c) {
-    return c->ddp.sync.every > 1 && !strcmp(c->ddp.sync.with, "all");
-}
-
-static bool averages_with_neighbour(const struct run_config *c) {
-    return !strcmp(c->ddp.sync.with, "neighbour");
-}
-
-static bool meets_by_plugin(const struct run_config *c) {
-    return plugin_is_path(c->ddp.sync.with);
-}
-
-static bool reduces_by_adasum(const struct run_config *c) {
-    return !strcmp(c->ddp.reduce.with, "adasum") && !c->optimizer.shard;
-}
-
-static bool reduces_by_plugin(const struct run_config *c) {
-    return plugin_is_path(c->ddp.reduce.with) && !c->optimizer.shard;
-}
-
-static bool shards_optimizer(const struct run_config *c) {
-    return c->optimizer.shard;
-}
+enum ddp_way { MEAN_OF_ALL, MEAN_WITH_NEIGHBOUR, MEETINGS_OWN, ADASUM, GRADIENTS_OWN, SLICES, ALL_REDUCE };
 
 static const struct mode_way ddp_ways[] = {
-    {.name = "mean of all weights", .asked = averages_with_all, .share = &share_average},
-    {.name = "mean with a neighbour", .asked = averages_with_neighbour, .share = &share_neighbour},
-    {.name = "meetings of a plug-in", .asked = meets_by_plugin, .share = &share_own},
-    {.name = "Adasum", .asked = reduces_by_adasum, .share = &share_adasum},
-    {.name = "gradients of a plug-in", .asked = reduces_by_plugin, .share = &share_mixed},
-    {.name = "slices",
-     .words = "optimizer.shard",
-     .set = "optimizer.shard=true",
-     .unset = "optimizer.shard=false",
-     .asked = shards_optimizer,
-     .share = &share_slices,
-     .order = 5},
-    {.name = "", .asked = mode_way_is_left, .share = &share_all_reduce, .order = 3},
+    [MEAN_OF_ALL] = {.name = "mean of all weights", .share = &share_average},
+    [MEAN_WITH_NEIGHBOUR] = {.name = "mean with a neighbour", .share = &share_neighbour},
+    [MEETINGS_OWN] = {.name = "meetings of a plug-in", .share = &share_own},
+    [ADASUM] = {.name = "Adasum", .share = &share_adasum},
+    [GRADIENTS_OWN] = {.name = "gradients of a plug-in", .share = &share_mixed},
+    [SLICES] = {.name = "slices",
+                .words = "optimizer.shard",
+                .set = "optimizer.shard=true",
+                .unset = "optimizer.shard=false",
+                .share = &share_slices,
+                .order = 5},
+    [ALL_REDUCE] = {.name = "", .share = &share_all_reduce, .order = 3},
     {0}};
+
+static enum ddp_way ddp_way_asked(const struct run_config *c) {
+    const char *with = c->ddp.sync.with, *reduce = c->ddp.reduce.with;
+    if (c->ddp.sync.every > 1 && !strcmp(with, "all")) return MEAN_OF_ALL;
+    if (!strcmp(with, "neighbour")) return MEAN_WITH_NEIGHBOUR;
+    if (plugin_is_path(with)) return MEETINGS_OWN;
+    if (c->optimizer.shard) return SLICES;
+    if (!strcmp(reduce, "adasum")) return ADASUM;
+    return plugin_is_path(reduce) ? GRADIENTS_OWN : ALL_REDUCE;
+}
+
+static const struct mode_way *ddp_way(const struct run_config *c) {
+    return &ddp_ways[ddp_way_asked(c)];
+}
 
 /* ---- the mode ---- */
 
-static enum error ddp_choose(struct resolve *r) {
+static enum error ddp_choose(struct resolve *r, const struct mode_row *mode) {
     static const char *const whom[] = {"all", "neighbour", NULL}, *const reductions[] = {"sum", "adasum", NULL};
     if (!plugin_is_path(r->c->ddp.sync.with)) resolve_check_name(r, "ddp.sync.with", whom, NULL, NULL);
     if (!plugin_is_path(r->c->ddp.reduce.with)) resolve_check_name(r, "ddp.reduce.with", reductions, NULL, NULL);
-    mode_take(r, &mode_ddp);
-    return ERR_NONE;
+    return mode_take(r, mode);
 }
 
 static bool ddp_overlaps(const struct run_config *c) {
@@ -89,4 +79,5 @@ const struct mode_row mode_ddp = {
     .step = &mode_step,
     .overlaps = ddp_overlaps,
     .ways = ddp_ways,
+    .way = ddp_way,
 };

@@ -24,39 +24,22 @@
 
 /* ---- which way is asked for ---- */
 
-static bool server_is_shared(const struct run_config *c) {
-    return c->dp.server == SERVER_SHARED;
-}
-
-static bool server_is_dedicated(const struct run_config *c) {
-    return c->dp.server == SERVER_DEDICATED;
-}
-
-static bool server_is_sharded(const struct run_config *c) {
-    return c->dp.server == SERVER_SHARDED;
-}
-
-static bool server_is_cpu(const struct run_config *c) {
-    return c->dp.server == SERVER_CPU;
-}
-
 #define SERVER(kind) .words = kind " server", .set = "dp.server=" kind
 static const struct mode_way dp_ways[] = {
-    {.name = "server", SERVER("shared"), .asked = server_is_shared, .share = &share_server, .order = 2},
-    {.name = "server apart",
-     SERVER("dedicated"),
-     .asked = server_is_dedicated,
-     .share = &share_server,
-     .servers = 1,
-     .order = 6},
-    {.name = "sharded server",
-     SERVER("sharded"),
-     .asked = server_is_sharded,
-     .share = &share_slices,
-     .in_one = true, /* nothing is to leave early */
-     .order = 4},
-    {.name = "server apart", SERVER("cpu"), .asked = server_is_cpu, .share = &share_server, .servers = 1},
+    [SERVER_SHARED] = {.name = "server", SERVER("shared"), .share = &share_server, .order = 2},
+    [SERVER_DEDICATED] =
+        {.name = "server apart", SERVER("dedicated"), .share = &share_server, .servers = 1, .order = 6},
+    [SERVER_SHARDED] = {.name = "sharded server",
+                        SERVER("sharded"),
+                        .share = &share_slices,
+                        .in_one = true, /* nothing is to leave early */
+                        .order = 4},
+    [SERVER_CPU] = {.name = "server apart", SERVER("cpu"), .share = &share_server, .servers = 1},
     {0}};
+
+static const struct mode_way *dp_way(const struct run_config *c) {
+    return &dp_ways[c->dp.server];
+}
 
 /* ---- the mode ---- */
 
@@ -72,7 +55,7 @@ static enum error decide_overlap(struct resolve *r) {
     return resolve_decide(r, "dp.overlap", there ? "true" : "false");
 }
 
-static enum error dp_choose(struct resolve *r) {
+static enum error dp_choose(struct resolve *r, const struct mode_row *mode) {
     static const char *const titles[] = {[SERVER_SHARED] = "server shared with device 0",
                                          [SERVER_DEDICATED] = "dedicated server",
                                          [SERVER_SHARDED] = "sharded server",
@@ -80,7 +63,7 @@ static enum error dp_choose(struct resolve *r) {
     const struct dp_config *c = &r->c->dp;
     struct sharing *s = &r->c->sharing;
     TRY(decide_overlap(r));
-    mode_take(r, &mode_dp);
+    TRY(mode_take(r, mode));
     if (c->staleness) share_take_stale(r, "dp.staleness", c->staleness);
     if (s->share == &share_server && c->overlap == DP_OVERLAP_ON && devices_run_beside(r))
         s->plan.after[0].whole = false; /* each bucket's weights travel while the next one is updated */
@@ -113,4 +96,5 @@ const struct mode_row mode_dp = {
     .step = &mode_step,
     .overlaps = dp_overlaps,
     .ways = dp_ways,
+    .way = dp_way,
 };

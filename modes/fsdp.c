@@ -21,42 +21,30 @@
 #include "modes/modes.h"
 #include "modes/share/share.h"
 
-static bool reshards_after_forward(const struct run_config *c) {
-    return c->fsdp.reshard == RESHARD_FORWARD;
-}
-
-static bool reshards_after_backward(const struct run_config *c) {
-    return c->fsdp.reshard == RESHARD_BACKWARD;
-}
-
 static void in_units(const struct run_config *c, struct sharing *s) {
     s->cut = (struct cutting){c->fsdp.unit, c->fsdp.unit};
 }
 
-static const struct mode_way fsdp_ways[] = {{.name = "fully sharded",
-                                             .words = "weights freed after forward",
-                                             .set = "fsdp.reshard=forward",
-                                             .asked = reshards_after_forward,
-                                             .share = &share_full,
-                                             .fill = in_units,
-                                             .order = 9},
-                                            {.name = "sharded, a pass whole",
-                                             .set = "fsdp.reshard=backward",
-                                             .asked = reshards_after_backward,
-                                             .share = &share_full_passing,
-                                             .fill = in_units},
-                                            {.name = "sharded but weights",
-                                             .words = "weights kept",
-                                             .set = "fsdp.reshard=never",
-                                             .asked = mode_way_is_left,
-                                             .share = &share_full_keeping,
-                                             .fill = in_units,
-                                             .order = 8},
+static const struct mode_way fsdp_ways[] = {[RESHARD_FORWARD] = {.name = "fully sharded",
+                                                                 .words = "weights freed after forward",
+                                                                 .set = "fsdp.reshard=forward",
+                                                                 .share = &share_full,
+                                                                 .fill = in_units,
+                                                                 .order = 9},
+                                            [RESHARD_BACKWARD] = {.name = "sharded, a pass whole",
+                                                                  .set = "fsdp.reshard=backward",
+                                                                  .share = &share_full_passing,
+                                                                  .fill = in_units},
+                                            [RESHARD_NEVER] = {.name = "sharded but weights",
+                                                               .words = "weights kept",
+                                                               .set = "fsdp.reshard=never",
+                                                               .share = &share_full_keeping,
+                                                               .fill = in_units,
+                                                               .order = 8},
                                             {0}};
 
-static enum error fsdp_choose(struct resolve *r) {
-    mode_take(r, &mode_fsdp);
-    return ERR_NONE;
+static const struct mode_way *fsdp_way(const struct run_config *c) {
+    return &fsdp_ways[c->fsdp.reshard];
 }
 
 static bool fsdp_overlaps(const struct run_config *c) {
@@ -74,10 +62,11 @@ const struct mode_row mode_fsdp = {
     .also = "FullyShardedDataParallel|fully_sharded_data_parallel|fully_shard|zero|zero3",
     .summary = "a process a device; weights, gradients and optimizer state in slices, gathered layer by layer",
     .place = PLACE_PROCESSES,
-    .choose = fsdp_choose,
+    .choose = mode_take,
     .check = fsdp_check,
     .launch = processes_launch,
     .step = &mode_step,
     .overlaps = fsdp_overlaps,
     .ways = fsdp_ways,
+    .way = fsdp_way,
 };

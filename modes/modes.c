@@ -8,13 +8,11 @@
 enum {
 #define MODE(name) KIND_##name,
 #include "modes/modes.def"
-#undef MODE
     MODES
 };
 static const struct mode_row *modes[MODES + MODES_ADDED + 1] = {
 #define MODE(name) &mode_##name,
 #include "modes/modes.def"
-#undef MODE
 };
 static int nmodes = MODES;
 
@@ -28,23 +26,13 @@ void mode_register(const struct mode_row *mode) {
     modes[nmodes++] = mode;
 }
 
-const struct mode_way *mode_way_of(const struct mode_row *mode, const struct run_config *c) {
-    const struct mode_way *way = mode->ways;
-    while (!way->asked(c)) way++;
-    return way;
-}
-
-bool mode_way_is_left(const struct run_config *c) {
-    (void)c;
-    return true;
-}
-
-void mode_take(struct resolve *r, const struct mode_row *mode) {
-    const struct mode_way *way = mode_way_of(mode, r->c);
+enum error mode_take(struct resolve *r, const struct mode_row *mode) {
+    const struct mode_way *way = mode->way(r->c);
     struct sharing *s = &r->c->sharing;
     share_take(r, way->share);
     s->overlap = mode->overlaps(r->c);
     s->servers = way->servers;
     s->in_one = way->in_one && !s->overlap;
     if (way->fill) way->fill(r->c, s);
+    return ERR_NONE;
 }

@@ -35,31 +35,24 @@ static void gpipe_fill(const struct run_config *c, struct sharing *s) {
     s->ahead = true;
 }
 
-static bool goes_forward_first(const struct run_config *c) {
-    return c->pipeline.schedule == PIPELINE_GPIPE;
-}
-
-static const struct mode_way pipeline_ways[] = {{.name = "gpipe",
-                                                 .words = "gpipe, stages",
-                                                 .set = "pipeline.schedule=gpipe",
-                                                 .unset = "pipeline.schedule=1f1b",
-                                                 .asked = goes_forward_first,
-                                                 .share = &share_stages,
-                                                 .counts = "pipeline.stages",
-                                                 .fill = gpipe_fill,
-                                                 .order = 11},
-                                                {.name = "1f1b",
-                                                 .words = "stages",
-                                                 .asked = mode_way_is_left,
-                                                 .share = &share_stages,
-                                                 .counts = "pipeline.stages",
-                                                 .fill = pipeline_fill,
-                                                 .order = 10},
+static const struct mode_way pipeline_ways[] = {[PIPELINE_GPIPE] = {.name = "gpipe",
+                                                                    .words = "gpipe, stages",
+                                                                    .set = "pipeline.schedule=gpipe",
+                                                                    .unset = "pipeline.schedule=1f1b",
+                                                                    .share = &share_stages,
+                                                                    .counts = "pipeline.stages",
+                                                                    .fill = gpipe_fill,
+                                                                    .order = 11},
+                                                [PIPELINE_1F1B] = {.name = "1f1b",
+                                                                   .words = "stages",
+                                                                   .share = &share_stages,
+                                                                   .counts = "pipeline.stages",
+                                                                   .fill = pipeline_fill,
+                                                                   .order = 10},
                                                 {0}};
 
-static enum error pipeline_choose(struct resolve *r) {
-    mode_take(r, &mode_pipeline);
-    return ERR_NONE;
+static const struct mode_way *pipeline_way(const struct run_config *c) {
+    return &pipeline_ways[c->pipeline.schedule];
 }
 
 static bool pipeline_overlaps(const struct run_config *c) {
@@ -101,11 +94,12 @@ const struct mode_row mode_pipeline = {
     .also = "gpipe|pipedream|pipeline_parallel|pp|1f1b",
     .summary = "the layers in stages, a process a device; micro-batches pass through them",
     .place = PLACE_PROCESSES,
-    .choose = pipeline_choose,
+    .choose = mode_take,
     .check = pipeline_check,
     .suits = stages_suit,
     .launch = processes_launch,
     .step = &mode_step,
     .overlaps = pipeline_overlaps,
     .ways = pipeline_ways,
+    .way = pipeline_way,
 };

@@ -26,10 +26,6 @@
 
 /* ---- which way is asked for ---- */
 
-static bool servers_are_apart(const struct run_config *c) {
-    return c->ps.place == PS_APART;
-}
-
 /* Whether a part of the update needs nothing of the others. */
 static bool can_stream(const struct run_config *c) {
     return c->optimizer.clip == 0 && !optim_of(&c->optimizer.kind)->nnorms && c->train.noise_scale.unit == SPAN_OFF &&
@@ -52,21 +48,23 @@ static void apart(const struct run_config *c, struct sharing *s) {
     s->hosts = c->ps.hosts;
 }
 
-static const struct mode_way ps_ways[] = {{.name = "servers apart",
-                                           .words = "servers apart",
-                                           .set = "ps.place=apart",
-                                           .asked = servers_are_apart,
-                                           .share = &share_slices,
-                                           .servers = 1,
-                                           .counts = "ps.servers",
-                                           .fill = apart,
-                                           .order = 7},
-                                          {.name = "servers on workers",
-                                           .words = "servers on workers",
-                                           .asked = mode_way_is_left,
-                                           .share = &share_slices,
-                                           .fill = on_workers},
+static const struct mode_way ps_ways[] = {[PS_APART] = {.name = "servers apart",
+                                                        .words = "servers apart",
+                                                        .set = "ps.place=apart",
+                                                        .share = &share_slices,
+                                                        .servers = 1,
+                                                        .counts = "ps.servers",
+                                                        .fill = apart,
+                                                        .order = 7},
+                                          [PS_WORKERS] = {.name = "servers on workers",
+                                                          .words = "servers on workers",
+                                                          .share = &share_slices,
+                                                          .fill = on_workers},
                                           {0}};
+
+static const struct mode_way *ps_way(const struct run_config *c) {
+    return &ps_ways[c->ps.place];
+}
 
 /* ---- the mode ---- */
 
@@ -84,10 +82,10 @@ static enum error decide_servers(struct resolve *r) {
     return text ? resolve_decide(r, "ps.servers", text) : ERR_MEMORY;
 }
 
-static enum error ps_choose(struct resolve *r) {
+static enum error ps_choose(struct resolve *r, const struct mode_row *mode) {
     struct sharing *s = &r->c->sharing;
     TRY(decide_servers(r));
-    mode_take(r, &mode_ps);
+    TRY(mode_take(r, mode));
     s->title =
         pool_printf(r->pool, "%d server%s%s", s->owners, s->owners == 1 ? "" : "s", s->servers ? "" : " on workers");
     if (r->c->ps.staleness) share_take_stale(r, "ps.staleness", r->c->ps.staleness);
@@ -153,4 +151,5 @@ const struct mode_row mode_ps = {
     .step = &mode_step,
     .overlaps = ps_overlaps,
     .ways = ps_ways,
+    .way = ps_way,
 };

@@ -7,28 +7,28 @@
 #include "modes/modes.h"
 #include "modes/share/share.h"
 
-static enum error single_choose(struct resolve *r) {
-    mode_take(r, &mode_single);
-    return ERR_NONE;
-}
-
 static bool single_overlaps(const struct run_config *c) {
     (void)c;
     return false;
 }
 
-static const struct mode_way single_ways[] = {
-    {.name = "no sharing", .asked = mode_way_is_left, .share = &share_none, .order = 1}, {0}};
+static const struct mode_way single_ways[] = {{.name = "no sharing", .share = &share_none, .order = 1}, {0}};
+
+static const struct mode_way *single_way(const struct run_config *c) {
+    (void)c;
+    return single_ways;
+}
 
 const struct mode_row mode_single = {
     .name = "single",
     .also = "",
     .summary = "one device: the control of every experiment",
     .place = PLACE_ALONE,
-    .choose = single_choose,
+    .choose = mode_take,
     .check = shares_check,
     .launch = alone_launch,
     .step = &mode_step,
     .overlaps = single_overlaps,
     .ways = single_ways,
+    .way = single_way,
 };

@@ -63,7 +63,7 @@ static void simulate_name_way(const struct way *w, const struct simulated *s, st
 static bool simulate_is_asked(const struct simulate_options *o, const struct run_config *c, const struct mode_row *mode,
                               const struct mode_way *way) {
     static const char *const servers[] = {"dp.server=shared", "dp.server=dedicated", "dp.server=sharded"};
-    if (o->server < 0 || !way->set || strncmp(way->set, "dp.server", 9) != 0) return way == mode_way_of(mode, c);
+    if (o->server < 0 || !way->set || strncmp(way->set, "dp.server", 9) != 0) return way == mode->way(c);
     return o->server == SERVERS_ALL ? way->order > 0 : !strcmp(way->set, servers[o->server]);
 }
 

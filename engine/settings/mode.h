@@ -81,7 +81,6 @@ struct mode_way {
     const char *words; /* after the mode's name in advice; NULL: nothing to add */
     const char *set;   /* "KEY=VALUE" that asks for it; NULL: nothing does, or advice does not try it */
     const char *unset; /* the same that leaves it out, where other ways and modes refuse the key; NULL: none does */
-    bool (*asked)(const struct run_config *c);
     const struct share_row *share;
     int servers;        /* ranks that only serve */
     const char *counts; /* the key of another number of these, or of stages, of which advice tries several; or NULL */
@@ -96,8 +95,8 @@ struct mode_row {
     const char *also; /* "a|b": what other tools call it */
     enum place_kind place;
     /* Called once for a configuration, when its own values and kind of devices are known: decides the mode's keys
-     * that are 'auto', and r->c->sharing except its place and the sizes of buckets. */
-    enum error (*choose)(struct resolve *r);
+     * that are 'auto', and r->c->sharing except its place and the sizes of buckets. mode: this row. */
+    enum error (*choose)(struct resolve *r, const struct mode_row *mode);
     /* When all else is decided: adds errors about what makes no sense together. */
     void (*check)(struct resolve *r);
     /* When the model is known, before the ranks are started: ERR_CONFIG where the mode cannot train it so. NULL: it can
@@ -110,5 +109,7 @@ struct mode_row {
     const struct step_ops *step;
     /* Whether gradients leave while backward still computes. */
     bool (*overlaps)(const struct run_config *c);
-    const struct mode_way *ways; /* until one without a name; the first that is asked for is taken */
+    const struct mode_way *ways; /* until one without a name */
+    /* The one of these that a configuration asks for. */
+    const struct mode_way *(*way)(const struct run_config *c);
 };

@@ -93,7 +93,7 @@ enum error resolve_sharing(struct resolve *r, const struct mode_row *mode) {
                                      .every = r->c->ddp.sync.every};
     if (r->c->dp.overlap >= DP_OVERLAP_WORDS) r->c->dp.overlap -= DP_OVERLAP_WORDS - DP_OVERLAP_ON;
     tuning_take(r);
-    TRY(mode->choose(r));
+    TRY(mode->choose(r, mode));
     r->c->sharing.servers_here = node_servers(&r->c->sharing, r->c->run.node_rank, r->c->run.nodes);
     return ERR_NONE;
 }

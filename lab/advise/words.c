@@ -37,11 +37,12 @@ enum error advise_sets(const struct advise_ask *a, const struct advise_way *w, s
     const char *algorithm = w->way.own ? w->way.own->name : scheme_name(w->way.scheme);
     *n = 0;
     out[(*n)++] = pool_printf(pool, "mode=%s", advise_mode(w->mode)->name);
-    if (way->set && !way->asked(c)) out[(*n)++] = way->set;
+    if (way->set && way != advise_mode(w->mode)->way(c)) out[(*n)++] = way->set;
     if (w->way.count) out[(*n)++] = pool_printf(pool, "%s=%d", way->counts, w->way.count);
-    for (int m = 0; m < advise_modes(); m++) /* what the configuration asks of another way */
-        for (const struct mode_way *other = advise_mode(m)->ways; other->name; other++)
-            if (other->unset && other != way && other->asked(c) && *n < 4) out[(*n)++] = other->unset;
+    for (int m = 0; m < advise_modes(); m++) { /* what the configuration asks of another way */
+        const struct mode_way *other = advise_mode(m)->way(c);
+        if (other->unset && other != way && *n < 4) out[(*n)++] = other->unset;
+    }
     if (way_reduces(&w->way) && (named || strcmp(c->comm.algorithm, "auto") != 0))
         out[(*n)++] = pool_printf(pool, "comm.algorithm=%s", named ? algorithm : "auto");
     if (w->bucket) out[(*n)++] = pool_printf(pool, "ddp.bucket=%lldKB", (long long)w->bucket / 1024);

@@ -2,8 +2,8 @@
 #pragma once
 #include "engine/settings/mode.h"
 
-static enum error lone_choose(struct resolve *r) {
-    (void)r;
+static enum error lone_choose(struct resolve *r, const struct mode_row *mode) {
+    (void)r, (void)mode;
     return ERR_NONE;
 }
 static void lone_check(struct resolve *r) {

@@ -28,26 +28,21 @@ static const struct share_row toy_share = {
              .before = {{MOVE_REDUCE, .doing = "sum at rank 0"}, {MOVE_BROADCAST, .doing = "sum from rank 0"}},
              .update = UPDATE_BY_ALL}};
 
-static bool toy_is_asked(const struct run_config *c) {
-    (void)c;
-    return true;
-}
-
 static const struct mode_way toy_ways[] = {
-    {.name = "there and back", .words = "there and back", .asked = toy_is_asked, .share = &toy_share, .order = 1}, {0}};
+    {.name = "there and back", .words = "there and back", .share = &toy_share, .order = 1}, {0}};
 static struct mode_row toy;
 
-static enum error toy_choose(struct resolve *r) {
-    mode_take(r, &toy);
-    return ERR_NONE;
+static const struct mode_way *toy_way(const struct run_config *c) {
+    (void)c;
+    return toy_ways;
 }
 
 static void make_toy(void) {
     toy = mode_dp; /* threads of this process, which know this row */
     toy.name = "toy", toy.also = "", toy.summary = "there and back";
-    toy.choose = toy_choose, toy.check = shares_check;
+    toy.choose = mode_take, toy.check = shares_check;
     toy.overlaps = mode_ddp.overlaps;
-    toy.ways = toy_ways;
+    toy.ways = toy_ways, toy.way = toy_way;
     mode_register(&toy);
 }
 

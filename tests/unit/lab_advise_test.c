@@ -45,15 +45,17 @@ static void describe(double comp, double update, struct wire port, int devices) 
                                   .activations = 1e6,
                                   .slots = 1};
     static const char *stages[] = {"auto"};
-    config = (struct run_config){
-        .pipeline = {.stages = {.items = stages, .count = 1}, .schedule = PIPELINE_1F1B},
-        .name = "known",
-        .devices = {.kind = "cpu", .count = 1},
-        .batch = {.size = BATCH, .shards = 8, .accumulate = 1},
-        .dp = {.server = SERVER_SHARED, .overlap = DP_OVERLAP_OFF},
-        .ps = {.servers = 1, .partition = INT64_MAX, .overlap = false},
-        .ddp = {.sync = {.every = 1, .with = "all"}, .bucket = {.first = 25 << 20, .cap = 25 << 20}, .overlap = false},
-        .comm = {.algorithm = "auto", .order = COMM_ORDER_TREE}};
+    config = (struct run_config){.pipeline = {.stages = {.items = stages, .count = 1}, .schedule = PIPELINE_1F1B},
+                                 .name = "known",
+                                 .devices = {.kind = "cpu", .count = 1},
+                                 .batch = {.size = BATCH, .shards = 8, .accumulate = 1},
+                                 .dp = {.server = SERVER_SHARED, .overlap = DP_OVERLAP_OFF},
+                                 .ps = {.servers = 1, .partition = INT64_MAX, .overlap = false},
+                                 .ddp = {.sync = {.every = 1, .with = "all"},
+                                         .reduce = {.with = "sum"},
+                                         .bucket = {.first = 25 << 20, .cap = 25 << 20},
+                                         .overlap = false},
+                                 .comm = {.algorithm = "auto", .order = COMM_ORDER_TREE}};
     ask = (struct advise_ask){.config = &config, .nmeasured = 1, .usual = SCHEMES, .memory = INFINITY};
     ask.measured[0].precision = "f32";
     ask.measured[0].step = &step;

@@ -19,6 +19,7 @@ struct packet {    /* of a bucket */
 struct compress_ops {
     bool feedback;                         /* of a plug-in, it says so itself */
     const struct engine_compressor *coder; /* of compress_coded.c */
+    enum dtype type;                       /* of compress_half.c */
     /* Memory of one bucket: wire and back, by compress_alloc. All ranks alike. */
     enum error (*open)(struct compress *c, struct packet *p);
     enum error (*send)(struct compress *c, struct packet *p, struct dispatch how);

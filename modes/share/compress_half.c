@@ -17,54 +17,39 @@
 CONVERT(bf16)
 CONVERT(f16)
 
+static void half_narrow(const struct compress *c, struct packet *p) {
+    (c->ops->type == DTYPE_BF16 ? to_bf16 : to_f16)(p->g, p->wire, p->n);
+}
+
+static void half_widen(const struct compress *c, struct packet *p, int64_t from, int64_t to) {
+    (c->ops->type == DTYPE_BF16 ? from_bf16 : from_f16)((uint16_t *)p->wire + from, p->g + from, to - from);
+}
+
 static enum error half_open(struct compress *c, struct packet *p) {
     return compress_alloc(c, (size_t)p->n * sizeof(uint16_t), &p->wire);
 }
 
-static enum error halves_add(struct compress *c, struct packet *p, enum dtype type, struct dispatch how) {
-    return group_all_reduce(c->group, how, p->wire, p->n, type, REDOP_SUM);
+static enum error half_send(struct compress *c, struct packet *p, struct dispatch how) {
+    half_narrow(c, p);
+    return group_all_reduce(c->group, how, p->wire, p->n, c->ops->type, REDOP_SUM);
 }
 
-/* What a rank's own part has become of the sum. */
-#define OWN(type)                                                                                                      \
-    static void type##_pushed(struct compress *c, struct packet *p) {                                                  \
-        int64_t at = p->part[c->t->rank];                                                                              \
-        from_##type((uint16_t *)p->wire + at, p->g + at, p->part[c->t->rank + 1] - at);                                \
+static void half_receive(struct compress *c, struct packet *p) {
+    half_widen(c, p, 0, p->n);
+}
+
+static enum error half_push(struct compress *c, struct packet *p, struct dispatch how) {
+    half_narrow(c, p);
+    return group_reduce_scatter(c->group, how, p->wire, p->part, c->ops->type, REDOP_SUM);
+}
+
+static void half_pushed(struct compress *c, struct packet *p) {
+    half_widen(c, p, p->part[c->t->rank], p->part[c->t->rank + 1]);
+}
+
+#define HALF(of)                                                                                                       \
+    {                                                                                                                  \
+        .type = (of), .open = half_open, .send = half_send, .receive = half_receive, .push = half_push,                \
+        .pushed = half_pushed                                                                                          \
     }
-OWN(bf16)
-OWN(f16)
-
-static enum error bf16_push(struct compress *c, struct packet *p, struct dispatch how) {
-    to_bf16(p->g, p->wire, p->n);
-    return group_reduce_scatter(c->group, how, p->wire, p->part, DTYPE_BF16, REDOP_SUM);
-}
-
-static enum error fp16_push(struct compress *c, struct packet *p, struct dispatch how) {
-    to_f16(p->g, p->wire, p->n);
-    return group_reduce_scatter(c->group, how, p->wire, p->part, DTYPE_F16, REDOP_SUM);
-}
-
-static enum error bf16_send(struct compress *c, struct packet *p, struct dispatch how) {
-    to_bf16(p->g, p->wire, p->n);
-    return halves_add(c, p, DTYPE_BF16, how);
-}
-
-static void bf16_receive(struct compress *c, struct packet *p) {
-    (void)c;
-    from_bf16(p->wire, p->g, p->n);
-}
-
-static enum error fp16_send(struct compress *c, struct packet *p, struct dispatch how) {
-    to_f16(p->g, p->wire, p->n);
-    return halves_add(c, p, DTYPE_F16, how);
-}
-
-static void fp16_receive(struct compress *c, struct packet *p) {
-    (void)c;
-    from_f16(p->wire, p->g, p->n);
-}
-
-const struct compress_ops compress_bf16 = {
-    .open = half_open, .send = bf16_send, .receive = bf16_receive, .push = bf16_push, .pushed = bf16_pushed};
-const struct compress_ops compress_fp16 = {
-    .open = half_open, .send = fp16_send, .receive = fp16_receive, .push = fp16_push, .pushed = f16_pushed};
+const struct compress_ops compress_bf16 = HALF(DTYPE_BF16), compress_fp16 = HALF(DTYPE_F16);

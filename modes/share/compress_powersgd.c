@@ -52,10 +52,6 @@ VECTORISED static void add_times(float *restrict y, float a, const float *restri
     for (int64_t i = 0; i < n; i++) y[i] += a * x[i];
 }
 
-VECTORISED static void row_scale(float *x, float a, int64_t n) {
-    for (int64_t i = 0; i < n; i++) x[i] *= a;
-}
-
 /* left -= sum / ranks */
 VECTORISED static void take_off(float *restrict left, const float *restrict sum, float share, int64_t n) {
     for (int64_t i = 0; i < n; i++) left[i] -= sum[i] * share;
@@ -72,7 +68,7 @@ static bool row_orthonormal(float *rows, int64_t n, int64_t at) {
         for (int64_t k = 0; k < at; k++) add_times(x, -rows_dot(x, rows + k * n, n), rows + k * n, n);
     after = squares_sum(x, n);
     if (after <= lost * before) return false;
-    row_scale(x, (float)(1 / sqrt(after)), n);
+    floats_scale(x, (float)(1 / sqrt(after)), n);
     return true;
 }
 

@@ -25,12 +25,10 @@
 
 #define COMPRESS(name) extern const struct compress_ops compress_##name;
 #include "engine/settings/compress.def"
-#undef COMPRESS
 
 static const struct compress_ops *const kinds[] = {
 #define COMPRESS(name) &compress_##name,
 #include "engine/settings/compress.def"
-#undef COMPRESS
 };
 
 const struct compress_ops compress_none; /* never run: gradients then travel as they are */
@@ -90,11 +88,13 @@ static enum error open_compress(struct mode *m, struct compress *c) {
     return open_packets(c, m->cut, m->how->servers ? m->part : NULL);
 }
 
-/* Slices are cut by their owner, gradients as without it; servers apart receive their parts of what is cut like these. */
+/* The owner opens, starts, updates and settles. Slices are cut by it, gradients as without it; servers apart receive their parts of what is cut like these. */
 static enum error compressed_open(struct mode *m) {
     struct compress *c = m->packed = memory_new(sizeof *c);
     if (!c) return ERR_MEMORY;
     c->owner = share_ops_of(m->how->share);
+    m->ops.start = c->owner.start, m->ops.update = c->owner.update, m->ops.settle = c->owner.settle;
+    m->ops.collect = c->owner.collect, m->ops.spread = c->owner.spread;
     TRY(c->owner.open(m));
     if (!m->how->servers) m->cut = &m->buckets;
     return open_compress(m, c);
@@ -119,10 +119,6 @@ static void compressed_close(struct mode *m) {
     memory_free(c->rest);
     c->owner.close(m);
     memory_free(c);
-}
-
-static enum error compressed_start(struct mode *m) {
-    return m->packed->owner.start(m);
 }
 
 /* ---- a step ---- */
@@ -194,23 +190,7 @@ enum error compressed_sum(struct mode *m) {
     return compressed_land(m);
 }
 
-static enum error compressed_update(struct mode *m) {
-    return m->packed->owner.update(m);
-}
-
 /* ---- between steps ---- */
-
-static enum error compressed_collect(struct mode *m) {
-    return m->packed->owner.collect(m);
-}
-
-static enum error compressed_spread(struct mode *m) {
-    return m->packed->owner.spread(m);
-}
-
-static enum error compressed_settle(struct mode *m) {
-    return m->packed->owner.settle(m);
-}
 
 static enum error compressed_stats(struct mode *m, struct mode_stats *out) {
     out->dense = m->packed->dense, out->packed = m->packed->packed;
@@ -250,12 +230,7 @@ static void compressed_check(struct resolve *r) {
 const struct share_row share_compressed = {.check = compressed_check,
                                            .ops = {.open = compressed_open,
                                                    .close = compressed_close,
-                                                   .start = compressed_start,
                                                    .leave = compressed_leave,
                                                    .land = compressed_land,
-                                                   .update = compressed_update,
-                                                   .collect = compressed_collect,
-                                                   .spread = compressed_spread,
-                                                   .settle = compressed_settle,
                                                    .stats = compressed_stats,
                                                    .describe = compressed_describe}};

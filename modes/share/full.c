@@ -184,10 +184,6 @@ static enum error full_gather(struct mode *m) {
     return ahead_collect(m->ahead, m->t->arena.average);
 }
 
-static enum error full_settle(struct mode *m) {
-    return ahead_settle(m->ahead);
-}
-
 static void full_check(struct resolve *r) {
     bool fully = r->c->sharing.plan.lean, parts = r->c->sharing.plan.kept != WEIGHTS_KEPT;
     resolve_clash(
@@ -201,7 +197,7 @@ static void full_check(struct resolve *r) {
 
 #define FULL_OPS                                                                                                       \
     .open = slices_open, .close = full_close, .start = full_start, .leave = full_leave, .land = full_land,             \
-    .update = slices_update, .collect = slices_collect, .settle = full_settle, .stats = slices_stats,                  \
+    .update = slices_update, .collect = slices_collect, .settle = slices_settle, .stats = slices_stats,                \
     .describe = slices_describe
 #define FULL_BEFORE                                                                                                    \
     .nbefore = 1, .before = {{MOVE_REDUCE_SCATTER, .doing = ""}}, .update = UPDATE_BY_OWNERS, .lean = true
@@ -211,11 +207,11 @@ const struct share_row share_full = {.plan = {FULL_BEFORE, .kept = WEIGHTS_A_LAY
                                                         {MOVE_ALL_GATHER, .end = EACH_BACKWARD, .doing = ""}}},
                                      .subtrees = true,
                                      .check = full_check,
-                                     .ops = {FULL_OPS, .spread = full_settle, .gather = full_gather}};
+                                     .ops = {FULL_OPS, .spread = slices_settle, .gather = full_gather}};
 const struct share_row share_full_passing = {.plan = {FULL_BEFORE, .kept = WEIGHTS_A_PASS, .nafter = 1,
                                                       .after = {{MOVE_ALL_GATHER, .end = EACH_FORWARD, .doing = ""}}},
                                              .subtrees = true,
-                                             .ops = {FULL_OPS, .spread = full_settle, .gather = full_gather}};
+                                             .ops = {FULL_OPS, .spread = slices_settle, .gather = full_gather}};
 const struct share_row share_full_keeping = {
     .plan = {FULL_BEFORE, .nafter = 1, .after = {{MOVE_ALL_GATHER, .end = BEFORE_LAYER, .doing = ""}}},
     .subtrees = true,

@@ -27,7 +27,6 @@ struct share_row {
 };
 #define SHARE(name) extern const struct share_row share_##name;
 #include "modes/share/shares.def"
-#undef SHARE
 const struct share_row *const *share_rows(void); /* NULL after the last */
 
 /* mode_row.choose: gradients are shared in this way. */
@@ -62,6 +61,7 @@ MUST_CHECK enum error slices_start(struct mode *m);
 MUST_CHECK enum error slices_update(struct mode *m);
 MUST_CHECK enum error slices_collect(struct mode *m);
 MUST_CHECK enum error slices_spread(struct mode *m);
+MUST_CHECK enum error slices_settle(struct mode *m);
 MUST_CHECK enum error slices_stats(struct mode *m, struct mode_stats *out);
 void slices_describe(const struct mode *m, char *line, size_t size);
 

@@ -249,7 +249,7 @@ enum error slices_spread(struct mode *m) {
     return ERR_NONE;
 }
 
-static enum error slices_settle(struct mode *m) {
+enum error slices_settle(struct mode *m) {
     return ahead_settle(m->ahead);
 }
 

@@ -6,6 +6,7 @@
  * at the wrong place shows; they are so small that every type adds them exactly in any order. */
 #include "cli/bench/bench.h"
 #include "engine/base/clock.h"
+#include "engine/base/file.h"
 #include "lab/numbers/statistics.h"
 
 #include <string.h>
@@ -277,8 +278,7 @@ static void bench_name_algorithm(const struct bench_run *b, const struct bench_s
         name = group_choice(b->group, (size_t)row->bytes, &why);
     else if (algo && (b->o->collective->kind >= COLLECTIVES || !algo->run[b->o->collective->kind]))
         name = "plain";
-    const char *slash = strrchr(name, '/');
-    snprintf(row->algorithm, sizeof row->algorithm, "%s", slash ? slash + 1 : name);
+    snprintf(row->algorithm, sizeof row->algorithm, "%s", file_last_part(name));
     for (char *at = row->algorithm; (at = strpbrk(at, " \t\n"));) *at = '_'; /* a row is a line of words */
 }
 

@@ -1,6 +1,7 @@
 /* Running an experiment: what it would take, the search of each side's best, the comparison. */
 #include "cli/results/experiment.h"
 
+#include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/train/stop.h"
 #include "lab/runner/search.h"
@@ -24,8 +25,7 @@ enum error experiment_show(const struct compare_options *o, const struct compare
 }
 
 char *experiment_text(const char *path, const char *asked, struct pool *pool) {
-    const char *file = path ? path : "run", *base = path, *run_dir;
-    if (strrchr(file, '/')) file = strrchr(file, '/') + 1;
+    const char *file = path ? file_last_part(path) : "run", *base = path, *run_dir;
     char *text = pool_printf(pool, "name: \"%.*s-%s\"\n", (int)strcspn(file, "."), file, asked);
     if (path && cli_run_dir(path, pool, &base, &run_dir) != ERR_NONE) base = path;
     return text && path ? pool_printf(pool, "%sbase: \"%s\"\n", text, base) : text;

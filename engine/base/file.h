@@ -72,5 +72,7 @@ const char *file_of_code(void);
 bool file_line(const char *path, char *out, size_t n);
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
+/* "b.c" of "a/b.c", the whole of a path without a slash. */
+const char *file_last_part(const char *path);
 /* Whether both paths lead to one file or folder. */
 bool file_is_same(const char *a, const char *b);

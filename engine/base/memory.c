@@ -11,14 +11,14 @@
 #include <unistd.h>
 
 enum error memory_reserve(size_t bytes, void **out) {
-    size_t whole = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    size_t whole = align_bytes(bytes);
     *out = whole < bytes ? NULL : aligned_alloc(ALIGNMENT, whole ? whole : ALIGNMENT);
     return *out ? ERR_NONE : FAIL(ERR_MEMORY, "cannot allocate %zu bytes", bytes);
 }
 
 enum error memory_alloc(size_t bytes, void **out) {
     TRY(memory_reserve(bytes, out));
-    memset(*out, 0, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+    memset(*out, 0, align_bytes(bytes));
     return ERR_NONE;
 }
 

@@ -6,9 +6,13 @@
 
 enum { ALIGNMENT = 64, ALIGN_FLOATS = ALIGNMENT / sizeof(float) };
 
-/* Rounds a count of floats up, so that what follows starts on a cache line. */
+/* Rounds a count of floats, or of bytes, up, so that what follows starts on a cache line. */
 static inline int64_t align_floats(int64_t n) {
     return (n + ALIGN_FLOATS - 1) / ALIGN_FLOATS * ALIGN_FLOATS;
+}
+
+static inline size_t align_bytes(size_t n) {
+    return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
 /* Gives zeroed memory aligned to ALIGNMENT; free with memory_free. Zero bytes give a valid pointer.

@@ -27,6 +27,10 @@ struct config_errors;
 MUST_CHECK enum error config_errors_create(struct config_errors **out);
 void config_errors_free(struct config_errors *e);
 int config_errors_count(const struct config_errors *e);
+/* ERR_CONFIG of a part only says that the errors have grown: all parts have their say before it counts. */
+static inline enum error config_go_on(enum error err) {
+    return err == ERR_CONFIG ? ERR_NONE : err;
+}
 /* Adds one at a node (at its key when at_key); fmt may hold a hint after "\n". node may be NULL (no
  * place). All are counted, the first hundred are kept. */
 void config_error(struct config_errors *e, const struct node *at, bool at_key, const char *fmt, ...)

@@ -281,7 +281,7 @@ static enum error parts_create(struct loader *l, const int *shards, int nshards)
 static enum error block_add(size_t *bytes, int64_t n, size_t each, size_t *at) {
     size_t more;
     TRY(memory_size((size_t)n, each, "a batch", &more));
-    *at = (*bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    *at = align_bytes(*bytes);
     if (__builtin_add_overflow(*at, more, bytes) || *bytes > SIZE_MAX / 2)
         return FAIL(ERR_MEMORY, "a batch does not fit in memory");
     return ERR_NONE;

@@ -9,13 +9,10 @@
 #include "engine/data/mixing.h"
 
 #include "engine/base/vector.h"
+#include "engine/base/whole.h"
 
 #include <math.h>
 #include <string.h>
-
-static int64_t mixing_least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
 
 /* As torchvision has it, the box is 2 * (int)(half a side) long. */
 void mixing_cut(struct mixing *m, int64_t x, int64_t y, int64_t width, int64_t height) {
@@ -23,8 +20,8 @@ void mixing_cut(struct mixing *m, int64_t x, int64_t y, int64_t width, int64_t h
     int64_t w = (int64_t)(half * (double)width), h = (int64_t)(half * (double)height);
     m->box.x = x > w ? x - w : 0;
     m->box.y = y > h ? y - h : 0;
-    m->box.w = mixing_least(x + w, width) - m->box.x;
-    m->box.h = mixing_least(y + h, height) - m->box.y;
+    m->box.w = at_most(x + w, width) - m->box.x;
+    m->box.h = at_most(y + h, height) - m->box.y;
     m->part = 1 - (double)(m->box.w * m->box.h) / (double)(width * height);
 }
 

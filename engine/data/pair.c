@@ -54,7 +54,7 @@ bool pair_existing(char *path, size_t room) {
 static enum error labels_path(const struct pair_format *f, const char *x, const char *given, const char *key,
                               char out[PATH_MAX]) {
     if (given) return path_join(out, "", given);
-    const char *slash = strrchr(x, '/'), *name = slash ? slash + 1 : x;
+    const char *name = file_last_part(x);
     char labels[NAME_MAX + 8];
     if (!f->labels(name, labels, sizeof labels))
         return FAIL(ERR_CONFIG, "data.%s is missing: the labels cannot be found by the name of %s", key, x);

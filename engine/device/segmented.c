@@ -149,10 +149,6 @@ static void segmented_fini(struct op *op) {
     }
 }
 
-static size_t whole_lines(size_t bytes) {
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
 /* The op of segment i: that of an earlier one of its size, or a new one. */
 static enum error part_create(struct segmented *s, int i) {
     const struct segments *all = segments_of(s);
@@ -165,8 +161,8 @@ static enum error part_create(struct segmented *s, int i) {
     if (d.n > 0 && !s->of[i]) TRY(op_create(s->op.dev, &d, &s->of[i]));
     s->saved[i] = s->op.saved_bytes;
     if (!s->of[i]) return ERR_NONE;
-    s->op.saved_bytes += whole_lines(s->of[i]->saved_bytes);
-    if (s->of[i]->scratch_bytes > s->part_bytes) s->part_bytes = whole_lines(s->of[i]->scratch_bytes);
+    s->op.saved_bytes += align_bytes(s->of[i]->saved_bytes);
+    if (s->of[i]->scratch_bytes > s->part_bytes) s->part_bytes = align_bytes(s->of[i]->scratch_bytes);
     s->op.y_unread = s->of[i]->y_unread;
     s->op.slopes = s->of[i]->slopes;
     s->impl.name = s->of[i]->impl->name;
@@ -177,7 +173,7 @@ static void scratch_plan(struct segmented *s) {
     size_t each = (size_t)(s->weights[0] + s->weights[1]) * sizeof(float), threads = (size_t)s->op.dev->params.threads;
     size_t leaves = (size_t)segments_of(s)->count - 1, slots = (size_t)segment_slots(segments_of(s)->count) - 1;
     s->beside = s->beside && leaves * each + threads * s->part_bytes <= BESIDE_MOST;
-    s->slots_bytes = whole_lines((s->beside ? leaves : slots) * each);
+    s->slots_bytes = align_bytes((s->beside ? leaves : slots) * each);
     s->op.scratch_bytes = s->slots_bytes + (s->beside ? threads : 1) * s->part_bytes;
 }
 

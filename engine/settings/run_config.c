@@ -119,8 +119,7 @@ size_t run_name_character(const char *c) {
 /* The run's name: the file's, of characters that can stand in a folder's name. */
 static enum error settings_add_name(struct run_settings *s, const char *path) {
     if (node_get(s->tree, "name")) return ERR_NONE;
-    const char *base = path && strcmp(path, "-") ? path : "run";
-    if (strrchr(base, '/')) base = strrchr(base, '/') + 1;
+    const char *base = path && strcmp(path, "-") ? file_last_part(path) : "run";
     const char *dot = strrchr(base, '.');
     size_t n = dot && dot > base ? (size_t)(dot - base) : strlen(base);
     char *name = pool_strndup(s->pool, base, n < RUN_NAME_MAX ? n : RUN_NAME_MAX);
@@ -152,12 +151,6 @@ static void settings_drop_unasked(struct node *tree, enum asks asks) {
     for (size_t i = 0; asks == ASKS_HERE && i < sizeof of_place / sizeof *of_place; i++) tree_drop(tree, of_place[i]);
 }
 
-/* ERR_CONFIG from the parts only says that e has grown: all parts have their say before it counts.
- */
-static enum error settings_go_on(enum error err) {
-    return err == ERR_CONFIG ? ERR_NONE : err;
-}
-
 static enum error settings_read_tree(const struct run_ask *ask, struct run_settings *s, struct config_errors *e) {
     TRY_MEMORY(s->given = pool_strndup(s->pool, "", 0));
     if (ask->path) {
@@ -171,9 +164,9 @@ static enum error settings_read_tree(const struct run_ask *ask, struct run_setti
     const char *source = ask->path ? ask->path : "default";
     enum error err = tree_parse(s->given, s->given_length, source, s->pool, e, &s->tree);
     if (err == ERR_CONFIG && s->tree->count == 0) return err; /* nothing could be read: nothing more to say */
-    TRY(settings_go_on(err));
+    TRY(config_go_on(err));
     settings_drop_unasked(s->tree, ask->asks);
-    for (int i = 0; i < ask->nsets; i++) TRY(settings_go_on(tree_set(s->tree, ask->sets[i], s->pool, e)));
+    for (int i = 0; i < ask->nsets; i++) TRY(config_go_on(tree_set(s->tree, ask->sets[i], s->pool, e)));
     return ERR_NONE;
 }
 
@@ -191,7 +184,7 @@ static enum error settings_settle(const struct run_ask *ask, struct run_settings
     TRY(plugged_expand(node_get(s->tree, "optimizer"), optim_variants.name, s->pool));
     TRY(expand_links(s, e));
     TRY(expand_data(s, e));
-    TRY(settings_go_on(config_read(&run_schema, s->tree, s->pool, e, &s->config)));
+    TRY(config_go_on(config_read(&run_schema, s->tree, s->pool, e, &s->config)));
     struct data_config *data = &s->config.data;
     if (data->set.common_config) { /* the keys that all sets share are read beside the set's own */
         struct config_variant set = data->set;
@@ -201,7 +194,7 @@ static enum error settings_settle(const struct run_ask *ask, struct run_settings
     data->values = s->config.loss.index == LOSS_MSE;
     data->fractions = s->config.loss.index == LOSS_BCE;
     if (s->config.model) {
-        TRY(settings_go_on(model_check(s->config.model, e)));
+        TRY(config_go_on(model_check(s->config.model, e)));
         TRY(init_read(s->config.model, s->pool, e, &s->config.init));
     }
     struct optimizer_config *o = &s->config.optimizer;

@@ -6,6 +6,7 @@
 #include "engine/base/plugin.h"
 #include "engine/device/runtime.h"
 #include "engine/model/spec.h"
+#include "engine/optim/schedule.h"
 #include "engine/settings/metric.h"
 #include "engine/settings/mode.h"
 #include "engine/settings/resolve.h"
@@ -404,7 +405,7 @@ static enum error resolve_order(struct resolve *r) {
 static void check_metrics(struct resolve *r) {
     const struct run_config *c = r->c;
     const struct node *every = resolve_find(r, "eval.every");
-    bool off = c->eval.every.unit <= SPAN_END, keeps_best = strcmp(c->checkpoint.best, "off") != 0;
+    bool off = span_steps(c->eval.every, 1) < 0, keeps_best = strcmp(c->checkpoint.best, "off") != 0;
     resolve_clash(r, keeps_best && off, "checkpoint.best",
                   "'checkpoint.best' needs validation, but 'eval' makes none before the end ({at eval.every})");
     resolve_clash(r, keeps_best && c->checkpoint.every.unit == SPAN_OFF, "checkpoint.best",

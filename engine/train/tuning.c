@@ -12,11 +12,11 @@
  * (other ranks, devices or links) chooses again. Steps that are traced are not counted, and are not changed either. */
 #include "engine/train/run.h"
 
+#include "engine/base/quantile.h"
 #include "engine/settings/run_config.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { WARM = 1, ROUNDS = 5, WINS = 4, TEXT = sizeof((struct checkpoint_counters *)0)->tuned };
@@ -39,17 +39,11 @@ struct tuning {
 
 /* ---- the choice ---- */
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Of one of n choices; rounds are odd. */
 static double tuning_median(const double *ms, int rounds, int n, int choice) {
     double v[ROUNDS];
     for (int k = 0; k < rounds; k++) v[k] = ms[k * n + choice];
-    qsort(v, (size_t)rounds, sizeof *v, by_value);
-    return v[rounds / 2];
+    return quantile_of(v, rounds, 0.5);
 }
 
 int tuning_choose(const double *ms, int rounds, int n) {

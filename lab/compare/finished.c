@@ -35,15 +35,10 @@ static const char *finished_first_tensor(const char *const paths[2], struct pool
     return found;
 }
 
-static const char *finished_last_part(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 const char *compare_tensors(const char *a, const char *b, struct pool *pool) {
     char *step[2];
     if (checkpoint_find(a, NULL, pool, &step[0]) != ERR_NONE || checkpoint_find(b, NULL, pool, &step[1]) != ERR_NONE ||
-        strcmp(finished_last_part(step[0]), finished_last_part(step[1])) != 0)
+        strcmp(file_last_part(step[0]), file_last_part(step[1])) != 0)
         return NULL;
     const char *paths[2] = {pool_printf(pool, "%s/model.safetensors", step[0]),
                             pool_printf(pool, "%s/model.safetensors", step[1])};

@@ -1,6 +1,7 @@
 /* An experiment's file, as text and as configurations of its cells. */
 #include "lab/experiment/experiment.h"
 
+#include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "lab/experiment/gate.h"
 #include "lab/experiment/impl.h"
@@ -178,8 +179,7 @@ static const char *reader_clean_name(struct pool *pool, const char *text, size_t
 static const char *experiment_name_of(const struct experiment_source *s, const struct experiment_raw *raw,
                                       struct pool *pool) {
     if (raw->name) return reader_clean_name(pool, raw->name, strlen(raw->name));
-    const char *file = s->path ? s->path : "experiment";
-    if (strrchr(file, '/')) file = strrchr(file, '/') + 1;
+    const char *file = s->path ? file_last_part(s->path) : "experiment";
     const char *dot = strrchr(file, '.');
     return reader_clean_name(pool, file, dot && dot > file ? (size_t)(dot - file) : strlen(file));
 }
@@ -295,19 +295,14 @@ static enum error read_tree(const struct experiment_source *s, struct pool *pool
     return tree_parse(s->text, strlen(s->text), s->search ? "--tune" : "--modes", pool, e, out);
 }
 
-/* Goes on after an error of the configuration, so that all are reported. */
-static enum error reader_go_on(enum error err) {
-    return err == ERR_CONFIG ? ERR_NONE : err;
-}
-
 static enum error read_all(struct experiment_reader *r, const struct experiment_source *s) {
     struct experiment *x = r->x;
     struct node *root;
     struct experiment_raw raw;
     enum error err = read_tree(s, x->pool, r->e, &root);
     if (err == ERR_CONFIG && root->count == 0) return err;
-    TRY(reader_go_on(err));
-    TRY(reader_go_on(config_read(&schema, root, x->pool, r->e, &raw)));
+    TRY(config_go_on(err));
+    TRY(config_go_on(config_read(&schema, root, x->pool, r->e, &raw)));
     x->name = experiment_name_of(s, &raw, x->pool);
     x->model_fit = raw.model_fit, x->timeout = raw.timeout;
     if (!(x->folder = reader_folder_of(s->path, x->pool))) return ERR_MEMORY;
@@ -317,7 +312,7 @@ static enum error read_all(struct experiment_reader *r, const struct experiment_
     r->repeats = raw.repeats, r->exclude = raw.exclude;
     read_warmup(r, root, raw.warmup);
     if (raw.confidence) x->confidence = read_share(r, node_get(root, "confidence"), raw.confidence, "%", 0.5, 0.999);
-    TRY(reader_go_on(read_base(r, s, &raw)));
+    TRY(config_go_on(read_base(r, s, &raw)));
     TRY(experiment_axes(r, root, raw.sides, raw.matrix));
     read_repeats(r, raw.repeats, s);
     if (raw.tune) TRY(experiment_tune(r, raw.tune));
@@ -333,7 +328,7 @@ static enum error read_all(struct experiment_reader *r, const struct experiment_
     if (!s->search || !(s->search->tries || s->search->alone)) TRY(read_gates(r, s, raw.fail_if));
     if (config_errors_count(r->e)) return ERR_CONFIG;
     TRY(experiment_expand(r));
-    for (int i = 0; i < x->ngates && !config_errors_count(r->e); i++) TRY(reader_go_on(gate_check(x, i, r->e)));
+    for (int i = 0; i < x->ngates && !config_errors_count(r->e); i++) TRY(config_go_on(gate_check(x, i, r->e)));
     return config_errors_count(r->e) ? ERR_CONFIG : ERR_NONE;
 }
 

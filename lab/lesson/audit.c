@@ -130,14 +130,9 @@ static void audit_summary(struct audit *a, const char *where, const struct run_r
 
 /* ---- a comparison ---- */
 
-static const char *audit_file_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* Whether two values are paths of one file in two folders. */
 static bool audit_is_same_file(const char *a, const char *b) {
-    return (*a == '/' || *b == '/') && !strcmp(audit_file_name(a), audit_file_name(b));
+    return (*a == '/' || *b == '/') && !strcmp(file_last_part(a), file_last_part(b));
 }
 
 /* A run of a cell has the settings of the key's cell, and the repeat's seed. */

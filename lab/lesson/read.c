@@ -103,11 +103,6 @@ struct lesson_reader {
     struct config_errors *e;
 };
 
-/* Goes on after an error of the configuration, so that all are reported. */
-static enum error lesson_go_on(enum error err) {
-    return err == ERR_CONFIG ? ERR_NONE : err;
-}
-
 struct step_words {
     const char **at; /* LESSON_WORDS of them, and a NULL */
     int n;
@@ -285,7 +280,7 @@ static enum error read_list(struct lesson_reader *r, const struct node *root, co
         config_error(r->e, list ? list : root, false, "'%s' is a list of one or more", key);
         return ERR_NONE;
     }
-    for (int i = 0; i < list->count; i++) TRY(lesson_go_on(take(r, list->items[i])));
+    for (int i = 0; i < list->count; i++) TRY(config_go_on(take(r, list->items[i])));
     return ERR_NONE;
 }
 
@@ -297,8 +292,8 @@ static enum error read_head(struct lesson_reader *r, struct lesson_raw *raw, str
     if (!path) return ERR_MEMORY;
     enum error err = tree_read(path, l->pool, r->e, root);
     if (err == ERR_CONFIG && (*root)->count == 0) return err;
-    TRY(lesson_go_on(err));
-    TRY(lesson_go_on(config_read(&schema, *root, l->pool, r->e, raw)));
+    TRY(config_go_on(err));
+    TRY(config_go_on(config_read(&schema, *root, l->pool, r->e, raw)));
     l->title = raw->title ? raw->title : "", l->question = raw->question ? raw->question : "";
     l->minutes = raw->minutes, l->gpus = raw->needs.gpus, l->nodes = raw->needs.nodes, l->python = raw->needs.python;
     return raw->hand_in ? read_list(r, *root, "hand_in", raw->hand_in, read_hand_in) : ERR_NONE;
@@ -329,8 +324,8 @@ static enum error read_rest(struct lesson_reader *r, const struct lesson_raw *ra
     if (raw->look) TRY(read_list(r, root, "look", raw->look, read_look));
     TRY(read_list(r, root, "claims", raw->claims, read_claim));
     if (config_errors_count(r->e)) return ERR_CONFIG;
-    for (int i = 0; i < l->nclaims; i++) TRY(lesson_go_on(claim_check(l, &l->claim[i], r->e)));
-    return lesson_go_on(read_score(r, raw->score, root));
+    for (int i = 0; i < l->nclaims; i++) TRY(config_go_on(claim_check(l, &l->claim[i], r->e)));
+    return config_go_on(read_score(r, raw->score, root));
 }
 
 static enum error lesson_open_part(const char *folder, bool head, struct lesson *out, char **report) {

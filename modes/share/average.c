@@ -34,6 +34,7 @@
 #include "modes/share/share.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/device/runtime.h"
@@ -107,9 +108,9 @@ void average_describe(const struct mode *m, char *line, size_t size) {
     const struct trainer *t = l->m->t;
     const struct outer_config *outer = &t->config->ddp.sync.outer;
     enum move_by by = m->how->plan.after[0].by;
-    const char *with = t->config->ddp.sync.with, *slash = strrchr(with, '/');
+    const char *with = by == MOVE_ALL_REDUCE ? "" : file_last_part(t->config->ddp.sync.with);
     const char *how = by == MOVE_OWN ? "shared by plug-in " : by == MOVE_NEIGHBOUR ? "averaged with a " : "averaged";
-    text_append(line, size, ", weights %s%.64s every ", how, by == MOVE_ALL_REDUCE ? "" : slash ? slash + 1 : with);
+    text_append(line, size, ", weights %s%.64s every ", how, with);
     if (m->how->every > 1) text_append(line, size, "%lld ", (long long)m->how->every);
     text_append(line, size, "step%s", m->how->every > 1 ? "s" : "");
     if (t->arena.nslots > 0) text_append(line, size, ", optimizer state %s", l->state ? "too" : "local");

@@ -6,6 +6,7 @@
  * All ranks need the same result: wherever they meet (evaluations, checkpoints, the end), their weights are compared. */
 #include "engine/base/clock.h"
 #include "engine/base/digest.h"
+#include "engine/base/file.h"
 #include "engine/base/plugin.h"
 #include "engine/base/text.h"
 #include "engine/base/vector.h"
@@ -42,8 +43,8 @@ void mixed_close(struct mode *m) {
 }
 
 void mixed_describe(const struct mode *m, char *line, size_t size) {
-    const char *path = m->share->by->path, *slash = strrchr(path, '/');
-    text_append(line, size, ", gradients reduced by %s%.64s", slash ? "plug-in " : "", slash ? slash + 1 : path);
+    const char *path = m->share->by->path, *name = file_last_part(path);
+    text_append(line, size, ", gradients reduced by %s%.64s", name == path ? "" : "plug-in ", name);
 }
 
 /* ---- a step ---- */

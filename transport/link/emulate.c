@@ -17,6 +17,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/memory.h"
 #include "engine/base/text.h"
+#include "engine/base/whole.h"
 #include "transport/link/link.h"
 
 #include <math.h>
@@ -43,19 +44,15 @@ static const int64_t forever = INT64_MAX / 64; /* a few may be added */
 
 /* ---- time ---- */
 
-static int64_t int64_greater(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
 int64_t link_time(const struct link *l, int lane) {
     const struct emulated *e = l->emulated;
     if (!e) return 0;
     int64_t most = 2 * MILLISECOND + 2 * e->latency, lag = e->lag[lane];
-    return int64_greater(clock_ns() - (lag < most ? lag : most), l->asked[lane]);
+    return at_least(clock_ns() - (lag < most ? lag : most), l->asked[lane]);
 }
 
 void link_waited(struct link *l, int64_t since, int64_t ended) {
-    if (l->emulated) l->emulated->lag[0] = clock_ns() - int64_greater(since, ended);
+    if (l->emulated) l->emulated->lag[0] = clock_ns() - at_least(since, ended);
 }
 
 /* The kernel may wake a thread 50 us late so as to wake several at once; not here. */
@@ -107,7 +104,7 @@ static int64_t pass_time(size_t bytes, double rate) {
 /* Passes a message through one way of a port, or a link, not before 'from'; gives when it begins. */
 static int64_t way_pass(struct emulated *e, int64_t *way_free, int64_t from, int64_t takes) {
     pthread_mutex_lock(&e->mutex);
-    int64_t begin = int64_greater(from, *way_free);
+    int64_t begin = at_least(from, *way_free);
     *way_free = begin + takes;
     pthread_mutex_unlock(&e->mutex);
     return begin;
@@ -139,8 +136,8 @@ static int64_t message_come(struct link *l, int peer, size_t bytes, int64_t sent
     const struct emulated_line line = emulation_line(&e->as, peer, me);
     int64_t out = pass_time(bytes, emulation_port(&e->as, peer, true)), way = pass_time(bytes, line.bandwidth);
     int64_t in = pass_time(bytes, emulation_port(&e->as, me, false)), latency = emulated_ns(line.latency);
-    int64_t begin = way_pass(e, &e->link_free[peer], sent, way), end = int64_greater(sent + out, begin + way);
-    return int64_greater(end + latency, way_pass(e, &e->in_free, begin + latency, in) + in);
+    int64_t begin = way_pass(e, &e->link_free[peer], sent, way), end = at_least(sent + out, begin + way);
+    return at_least(end + latency, way_pass(e, &e->in_free, begin + latency, in) + in);
 }
 
 static enum error emulated_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
@@ -160,11 +157,11 @@ static enum error emulated_exchange(struct link *l, int lane, const struct call 
     TRY(e->inner->exchange(l, lane, label, out ? &o : NULL, in ? &i : NULL));
     int64_t now = clock_ns();
     if (in) {
-        end = int64_greater(end, message_come(l, in->peer, in->bytes, message_sent_at(l, in->peer, stamp, now)));
+        end = at_least(end, message_come(l, in->peer, in->bytes, message_sent_at(l, in->peer, stamp, now)));
         if (in->stamp) *in->stamp = stamp;
     }
     if (clock_seconds(end - now) > l->params.timeout)
-        return message_refuse_long(l, int64_greater(o.bytes, i.bytes), end - now);
+        return message_refuse_long(l, at_least(o.bytes, i.bytes), end - now);
     return call_end_at(l, lane, end);
 }
 

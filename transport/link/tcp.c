@@ -1,9 +1,8 @@
 /* Link "tcp": ranks reach each other over TCP, as threads or processes, on one host or on many.
  * It is lazy: a call is published and nobody is waited for; the messages that follow bear it. */
 #include "engine/base/clock.h"
+#include "engine/base/quantile.h"
 #include "transport/link/tcp_impl.h"
-
-#include <stdlib.h>
 
 /* ---- calls ---- */
 
@@ -71,11 +70,6 @@ static enum error circle_pass(struct link *l, struct circle c, void *buf, size_t
     return ERR_NONE;
 }
 
-static int seconds_compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static enum error circle_pass_often(struct link *l, struct circle c, size_t bytes, int times, double *median) {
     double seconds[9];
     void *buf;
@@ -83,8 +77,7 @@ static enum error circle_pass_often(struct link *l, struct circle c, size_t byte
     enum error err = ERR_NONE;
     for (int i = 0; i < times && !err; i++) err = circle_pass(l, c, buf, bytes, &seconds[i]);
     memory_free(buf);
-    qsort(seconds, (size_t)times, sizeof *seconds, seconds_compare);
-    *median = seconds[times / 2];
+    *median = quantile_of(seconds, times, 0.5);
     return err;
 }
 

@@ -46,13 +46,8 @@ static enum error folder_files(const char *folder, bool train, struct files *out
         train ? "data_batch_1.bin" : "test_batch.bin", train ? "train.bin" : "test.bin", folder);
 }
 
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static bool hundred_by_name(const char *path) {
-    const char *name = base_name(path);
+    const char *name = file_last_part(path);
     return !strncmp(name, "train.bin", 9) || !strncmp(name, "test.bin", 8);
 }
 
@@ -209,7 +204,7 @@ static enum error cifar_open(const struct dataset_ask *ask, struct dataset **out
 
 static bool cifar_recognises(const char *path) {
     struct files files;
-    const char *name = base_name(path);
+    const char *name = file_last_part(path);
     if (!strncmp(name, "data_batch_", 11) || !strncmp(name, "test_batch.bin", 14)) return true;
     return file_is_folder(path) && folder_files(path, true, &files) == ERR_NONE;
 }

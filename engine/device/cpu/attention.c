@@ -22,11 +22,11 @@
  * Multiply-adds: positions^2 * size * (2 forward, 5 backward), half of that when causal: blocks
  * that no query sees are skipped, and products stop at the diagonal, in steps of PRODUCT_ROWS.
  * Factors are f32 at every precision. */
+#include "engine/base/whole.h"
 #include "engine/device/cpu/block_product.h"
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/fast_math.h"
 #include "engine/device/cpu/gemm.h"
-#include "engine/device/cpu/whole.h"
 
 #include <math.h>
 #include <string.h>

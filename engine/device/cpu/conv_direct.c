@@ -24,13 +24,13 @@
  *
  * Groups are products of their own; where every group is one channel, a block of channels is a
  * product lane by lane. An image whose groups are no whole blocks is copied into such first. */
+#include "engine/base/whole.h"
 #include "engine/device/cpu/conv_direct_image.h"
 #include "engine/device/cpu/conv_direct_plan.h"
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/kernels.h"
 #include "engine/device/cpu/lanes.h"
 #include "engine/device/cpu/layout.h"
-#include "engine/device/cpu/whole.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* conv_direct_product.h's kernels. A vector is some of the channels of a block; every multiply-add is written out, so
  * that the bits do not depend on how many. */
+#include "engine/base/whole.h"
 #include "engine/device/cpu/conv_direct_product.h"
 #include "engine/device/cpu/vectors.h"
-#include "engine/device/cpu/whole.h"
 
 /* The largest tile of a product: ROWS rows, or WIDE_ROWS of WIDE vectors. With vectors of a block
  * these are of several blocks, else of one. */

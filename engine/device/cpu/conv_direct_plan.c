@@ -1,5 +1,5 @@
 #include "engine/device/cpu/conv_direct_plan.h"
-#include "engine/device/cpu/whole.h"
+#include "engine/base/whole.h"
 
 enum { B = LAYOUT_BLOCK };
 /* Terms that are summed at a time, and the rows of packed weights that they have; places of a chunk, and of one

@@ -1,6 +1,6 @@
 /* Windows of conv_direct_plan.h: where they lie, or copied with their padding. */
+#include "engine/base/whole.h"
 #include "engine/device/cpu/conv_direct_plan.h"
-#include "engine/device/cpu/whole.h"
 
 /* A unit of a sample where it lies, and the one that makes pairs with it (NULL: none). */
 struct source {

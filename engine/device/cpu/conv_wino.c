@@ -25,11 +25,11 @@
  * its bits depend neither on threads, nor on the instruction set if that has fused multiply-adds,
  * nor, for y and dx, on the order of work and the batch. */
 #include "engine/device/cpu/conv_wino.h"
+#include "engine/base/whole.h"
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/kernels.h"
 #include "engine/device/cpu/lanes.h"
 #include "engine/device/cpu/layout.h"
-#include "engine/device/cpu/whole.h"
 #include "engine/device/runtime.h"
 
 #include <string.h>

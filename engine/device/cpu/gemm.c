@@ -25,9 +25,9 @@
  * floats are rounded, and the rest is as in f32. AMX takes larger tiles of pairs, all of them whole:
  * A, B and k are padded with zeros, and what lies beyond C is dropped. */
 #include "engine/device/cpu/gemm.h"
+#include "engine/base/whole.h"
 #include "engine/device/cpu/gemm_pack.h"
 #include "engine/device/cpu/lanes.h"
-#include "engine/device/cpu/whole.h"
 
 #include <string.h>
 

@@ -127,8 +127,7 @@ static int64_t thread_floats(const struct op_desc *d) {
 }
 
 static size_t results_bytes(const struct op_desc *d) {
-    size_t bytes = (size_t)op_rows(d) * sizeof(struct result);
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return align_bytes((size_t)op_rows(d) * sizeof(struct result));
 }
 
 /* weights: the sum of the classes'. */

@@ -117,10 +117,6 @@ static void linear_fini(struct op *op) {
     matmul_fini(&l->dx);
 }
 
-static size_t aligned(int64_t bytes) {
-    return (size_t)(bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
 static void size_up(struct linear *l) {
     const struct op_desc *d = &l->op.desc;
     int64_t unit = cuda_is_half(d) ? 2 : 4;
@@ -128,8 +124,8 @@ static void size_up(struct linear *l) {
     l->before_ld = (l->out + 7) / 8 * 8; /* as cuBLASLt wants it */
     l->y_ld = shape_pitch(&d->y, d->y_layout, unit);
     l->y_bytes = (size_t)(l->rows * l->out * unit);
-    if (lowers_x(d)) l->x_bytes = aligned(l->rows * l->in * unit);
-    if (d->act != ACT_NONE) l->dz_bytes = aligned(l->rows * l->out * unit);
+    if (lowers_x(d)) l->x_bytes = align_bytes((size_t)(l->rows * l->in * unit));
+    if (d->act != ACT_NONE) l->dz_bytes = align_bytes((size_t)(l->rows * l->out * unit));
     if (keeps_before(d)) l->op.saved_bytes = (size_t)(l->rows * l->before_ld * unit);
     l->op.scratch_bytes = l->x_bytes + l->dz_bytes;
 }

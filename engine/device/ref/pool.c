@@ -4,6 +4,7 @@
 #include "engine/device/ref/ref.h"
 
 #include "engine/base/onnx_graph.h"
+#include "engine/base/whole.h"
 
 #include <stdio.h>
 
@@ -15,19 +16,15 @@ struct place { /* a window: its plane of x, and its rows and columns [y0, y1) x 
     int64_t plane, y0, y1, x0, x1;
 };
 
-static int64_t at_least(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
 static struct place place_of(const struct op_desc *d, int64_t at) {
     const struct window *w = &d->pool.window;
     int64_t h = d->x.dim[1], wide = d->x.dim[2], yh = d->y.dim[1], yw = d->y.dim[2];
     int64_t y0 = at / yw % yh * w->stride[0] - w->pad[0], x0 = at % yw * w->stride[1] - w->pad[1];
     return (struct place){.plane = at / (yh * yw) * h * wide,
                           .y0 = at_least(y0, 0),
-                          .y1 = -at_least(-(y0 + w->kernel[0]), -h),
+                          .y1 = at_most(y0 + w->kernel[0], h),
                           .x0 = at_least(x0, 0),
-                          .x1 = -at_least(-(x0 + w->kernel[1]), -wide)};
+                          .x1 = at_most(x0 + w->kernel[1], wide)};
 }
 
 static int64_t window_largest(const struct op_desc *d, const float *x, int64_t at) {

@@ -45,7 +45,12 @@ struct drawn_kind {
      * on every machine. */
     void (*draw)(struct draw *d, int label, uint8_t *out);
 };
-/* dataset_ops.open of such a set, whose kin is its kind, and the other slots. */
+/* The row of such a set. */
+#define DRAWN_SET(title, about)                                                                                        \
+    {                                                                                                                  \
+        .section = {.name = (title), .fields = drawn_fields, .size = sizeof(struct drawn_config), .help = (about)},    \
+        .kin = &kind, .open = drawn_open, .read = drawn_read, .label = drawn_label, .close = drawn_close               \
+    }
 MUST_CHECK enum error drawn_open(const struct dataset_ask *ask, struct dataset **out);
 int32_t drawn_label(const struct dataset *d, int64_t i);
 enum error drawn_read(struct dataset *d, int64_t i, void *x, int32_t *label, float *target);

@@ -45,7 +45,9 @@ struct pair_format {
      * bytes; false: no idea. */
     bool (*labels)(const char *samples, char *labels, size_t room);
 };
-/* dataset_ops.open and dataset_ops.samples of such a set; its kin is the format. */
+/* The slots of such a set, whose kin is the format. */
+#define PAIR_SET                                                                                                       \
+    .open = pair_open, .read = resident_read, .label = resident_label, .close = resident_close, .samples = pair_samples
 MUST_CHECK enum error pair_open(const struct dataset_ask *ask, struct dataset **out);
 MUST_CHECK enum error pair_samples(const struct dataset_ops *ops, const char *path, const struct dataset *like,
                                    struct dataset **out);

@@ -87,32 +87,34 @@ static int taps_of(double length, int size) {
 }
 
 static size_t axis_bytes(int size, int taps) {
-    return (size_t)size * (2 * sizeof(int) + (size_t)taps * sizeof(int32_t)) + ALIGNMENT;
+    return align_bytes((size_t)size * (2 * sizeof(int) + (size_t)taps * sizeof(int32_t)));
 }
 
 static char *axis_place(struct axis *a, int size, int taps, char *at) {
-    *a = (struct axis){.size = size, .taps = taps};
-    a->first = (void *)at;
-    a->count = a->first + size;
-    a->weight = (void *)(a->count + size);
-    return at + (axis_bytes(size, taps) & ~(size_t)(ALIGNMENT - 1));
+    int *first = (void *)at;
+    *a = (struct axis){size, taps, first, first + size, first + 2 * size};
+    return at + axis_bytes(size, taps);
 }
 
-static enum error resizer_room(struct resizer *r, struct box box, int size) {
-    int xtaps = taps_of(box.w, size), ytaps = taps_of(box.h, size);
-    size_t row = ((size_t)box.w + 3) * 3 * sizeof *r->row, need = axis_bytes(size, xtaps) + axis_bytes(size, ytaps);
-    if (r->room < need + row) {
+/* Places both axes in memory, and 'more' bytes after them, from r->row on. */
+static enum error resizer_room(struct resizer *r, int size, int xtaps, int ytaps, size_t more) {
+    size_t need = axis_bytes(size, xtaps) + axis_bytes(size, ytaps) + more;
+    if (r->room < need) {
         resizer_fini(r);
-        TRY(memory_alloc(need + row, &r->memory));
-        r->room = need + row;
+        TRY(memory_alloc(need, &r->memory));
+        r->room = need;
     }
     r->row = (void *)axis_place(&r->y, size, ytaps, axis_place(&r->x, size, xtaps, r->memory));
     return ERR_NONE;
 }
 
+static double filter_triangle(double x) {
+    x = fabs(x);
+    return x < 1 ? 1 - x : 0;
+}
+
 static double weight_at(const struct axis *a, int i, int j, double center, double support) {
-    double far = fabs((a->first[i] + j + 0.5 - center) / support);
-    return far < 1 ? 1 - far : 0;
+    return filter_triangle((a->first[i] + j + 0.5 - center) / support);
 }
 
 /* The weights of output pixel i around 'center'. Sums are rounded, not weights, so that they come
@@ -190,7 +192,8 @@ enum error picture_resize(struct resizer *r, const unsigned char *pixels, int wi
     int top = (int)floor(box.y), bottom = (int)ceil(box.y + box.h);
     right = right > width ? width : right;
     bottom = bottom > height ? height : bottom;
-    TRY(resizer_room(r, box, v->size));
+    TRY(resizer_room(r, v->size, taps_of(box.w, v->size), taps_of(box.h, v->size),
+                     ((size_t)box.w + 3) * 3 * sizeof *r->row));
     axis_fill(&r->x, box.x, box.w, left, right);
     axis_fill(&r->y, box.y, box.h, top, bottom);
     for (int i = 0; i < v->size; i++) {
@@ -207,25 +210,16 @@ enum error picture_resize(struct resizer *r, const unsigned char *pixels, int wi
  * Columns first, then rows, each rounded to bytes; weights are whole numbers of 22 bits. Only what the square shows is
  * computed, which changes none of its bytes. */
 enum { PILLOW_BITS = 22 };
-struct pillow_axis {
-    int taps, *first, *count;
-    int32_t *weight; /* (size, taps) */
-};
 
 static int pillow_taps(double length, int size) {
     double scale = length / size;
     return (int)ceil(scale < 1 ? 1 : scale) * 2 + 1;
 }
 
-static double filter_triangle(double x) {
-    x = fabs(x);
-    return x < 1 ? 1 - x : 0;
-}
-
-/* Output pixels [from, from + n) of 'size' over 'length' pixels. */
-static void pillow_fill(struct pillow_axis *a, int length, int size, int from, int n) {
+/* Output pixels from 'from' on, of 'size' over 'length' pixels. */
+static void pillow_fill(struct axis *a, int length, int size, int from) {
     double scale = (double)length / size, support = scale < 1 ? 1 : scale, narrow = 1 / support;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < a->size; i++) {
         double center = (from + i + 0.5) * scale, sum = 0;
         int first = (int)(center - support + 0.5), last = (int)(center + support + 0.5);
         first = first < 0 ? 0 : first;
@@ -259,9 +253,10 @@ VECTORISED static void pillow_add(const unsigned char *rows, int64_t stride, con
     }
 }
 
-/* rows: those that y needs, of 'size' pixels each, and room for one more after them at 'row'. */
-static void pillow_rows(const struct pillow_axis *y, const unsigned char *rows, int low, int size, unsigned char *row,
+/* rows: those that y needs, of its size each, and room for one more after them at 'row'. */
+static void pillow_rows(const struct axis *y, const unsigned char *rows, int low, unsigned char *row,
                         unsigned char *out) {
+    int size = y->size;
     int64_t plane = (int64_t)size * size, stride = (int64_t)size * 3;
     for (int i = 0; i < size; i++, out += size) {
         pillow_add(rows + (y->first[i] - low) * stride, stride, y->weight + (int64_t)i * y->taps, y->count[i], stride,
@@ -271,50 +266,32 @@ static void pillow_rows(const struct pillow_axis *y, const unsigned char *rows, 
     }
 }
 
-/* One row of 'size' pixels from one of n numbers, which 'wide' has room for and one more. */
-VECTORISED static void pillow_columns(const struct pillow_axis *x, const unsigned char *row, int64_t n, int size,
-                                      int32_t *restrict wide, unsigned char *restrict out) {
+/* One row of the axis's pixels from one of n numbers, which 'wide' has room for and one more. */
+VECTORISED static void pillow_columns(const struct axis *x, const unsigned char *row, int64_t n, int32_t *restrict wide,
+                                      unsigned char *restrict out) {
     for (int64_t i = 0; i < n; i++) wide[i] = row[i];
     wide[n] = 0;
-    for (int i = 0; i < size; i++) {
+    for (int i = 0; i < x->size; i++) {
         const int32_t *w = x->weight + (int64_t)i * x->taps;
         const colour sum = colours_add(wide + (int64_t)x->first[i] * 3, w, x->count[i], 1 << (PILLOW_BITS - 1));
         for (int c = 0; c < 3; c++) *out++ = pillow_byte(sum[c]);
     }
 }
 
-static size_t pillow_bytes(int size, int taps) {
-    return ((size_t)size * (2 * sizeof(int) + (size_t)taps * sizeof(int32_t)) + ALIGNMENT) & ~(size_t)(ALIGNMENT - 1);
-}
-
-static struct pillow_axis pillow_place(void *at, int size, int taps) {
-    int *first = at;
-    return (struct pillow_axis){taps, first, first + size, first + 2 * size};
-}
-
 enum error picture_resize_exactly(struct resizer *r, const unsigned char *pixels, int width, const struct view *v,
                                   unsigned char *out) {
     int size = v->size, w = (int)v->box.w, h = (int)v->box.h;
-    int xtaps = pillow_taps(w, v->width), ytaps = pillow_taps(h, v->height);
-    size_t xbytes = pillow_bytes(size, xtaps), ybytes = pillow_bytes(size, ytaps);
-    size_t wide = ((size_t)w * 3 + 1) * sizeof(int32_t);
-    size_t need = xbytes + ybytes + wide + ((size_t)h + 1) * (size_t)size * 3;
-    if (r->room < need) {
-        resizer_fini(r);
-        TRY(memory_alloc(need, &r->memory));
-        r->room = need;
-    }
-    char *memory = r->memory;
-    struct pillow_axis x = pillow_place(memory, size, xtaps), y = pillow_place(memory + xbytes, size, ytaps);
-    unsigned char *rows = (unsigned char *)memory + xbytes + ybytes + wide;
-    pillow_fill(&x, w, v->width, v->left, size);
-    pillow_fill(&y, h, v->height, v->top, size);
-    int low = y.first[0], high = y.first[size - 1] + y.count[size - 1];
+    int64_t wide = (int64_t)w * 3, stride = (int64_t)size * 3;
+    TRY(resizer_room(r, size, pillow_taps(w, v->width), pillow_taps(h, v->height),
+                     (size_t)(wide + 1) * sizeof *r->row + (size_t)(h + 1) * (size_t)stride));
+    unsigned char *rows = (unsigned char *)(r->row + wide + 1);
+    pillow_fill(&r->x, w, v->width, v->left);
+    pillow_fill(&r->y, h, v->height, v->top);
+    int low = r->y.first[0], high = r->y.first[size - 1] + r->y.count[size - 1];
     for (int i = low; i < high; i++) {
         const unsigned char *row = pixels + (((int64_t)v->box.y + i) * width + (int64_t)v->box.x) * 3;
-        pillow_columns(&x, row, (int64_t)w * 3, size, (void *)(memory + xbytes + ybytes),
-                       rows + (int64_t)(i - low) * size * 3);
+        pillow_columns(&r->x, row, wide, r->row, rows + (i - low) * stride);
     }
-    pillow_rows(&y, rows, low, size, rows + (int64_t)h * size * 3, out);
+    pillow_rows(&r->y, rows, low, rows + h * stride, out);
     return ERR_NONE;
 }

@@ -45,7 +45,7 @@ struct view view_part(enum resample by, struct box box, int size);
 struct axis { /* of one output pixel: which input pixels, and how much of each */
     int size, taps;
     int *first, *count;
-    int32_t *weight; /* (size, taps), in units of 1/16384; sum: 1 */
+    int32_t *weight; /* (size, taps), in units of 1/16384, of torchvision 1/4194304; sum: 1 */
 };
 struct resizer { /* memory that is kept from picture to picture; zeroed: none yet */
     struct axis x, y;

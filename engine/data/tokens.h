@@ -22,6 +22,7 @@ int token_decode(const struct dataset *d, int32_t token, char out[8]);
 /* The one character that a token stands for; false: it stands for another number of characters, or for bytes. */
 bool token_character(const struct dataset *d, int64_t token, uint32_t *code);
 enum error token_encode(const struct dataset *d, const char *text, size_t n, int32_t *tokens, int64_t *count);
+#define TOKEN_SET .read = token_read, .close = token_close, .decode = token_decode, .encode = token_encode
 
 /* Which tokens of a file of 'tokens' are asked for: all of them, or with 'held' (as part_cut takes
  * it; NULL: a separate file) the part of them. The windows' last token has its label among them. */

@@ -112,14 +112,5 @@ static void figure_draw(struct draw *d, int figure, uint8_t *out) {
 /* ---- the set ---- */
 static const struct drawn_kind kind = {.shape = {3, {1, SIDE, SIDE}}, .classes = FIGURES, .draw = figure_draw};
 
-const struct dataset_ops dataset_digits = {
-    .section = {.name = "digits",
-                .fields = drawn_fields,
-                .size = sizeof(struct drawn_config),
-                .help = "Grey 28x28 digits that the engine generates; needs no file"},
-    .kin = &kind,
-    .open = drawn_open,
-    .read = drawn_read,
-    .label = drawn_label,
-    .close = drawn_close,
-};
+const struct dataset_ops dataset_digits =
+    DRAWN_SET("digits", "Grey 28x28 digits that the engine generates; needs no file");

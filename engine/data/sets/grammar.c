@@ -145,8 +145,5 @@ const struct dataset_ops dataset_grammar = {
                 .size = sizeof(struct grammar_config),
                 .help = "Nested sentences that the engine generates, character by character; needs no file"},
     .open = grammar_open,
-    .read = token_read,
-    .close = token_close,
-    .decode = token_decode,
-    .encode = token_encode,
+    TOKEN_SET,
 };

@@ -1,6 +1,7 @@
 /* idx: the format of MNIST and its kin, gzipped or not. Two zero bytes, a byte for the type (only
  * unsigned bytes are taken), a byte for the number of dimensions, each dimension in four bytes, big
  * end first, then the data. http://yann.lecun.com/exdb/mnist */
+#include "engine/base/file.h"
 #include "engine/data/pair.h"
 
 #include <stdio.h>
@@ -57,7 +58,7 @@ static bool idx_labels(const char *samples, char *labels, size_t room) {
 
 static bool idx_recognises(const char *path) {
     struct pair_paths paths;
-    const char *slash = strrchr(path, '/'), *dims = strstr(slash ? slash : path, "idx");
+    const char *dims = strstr(file_last_part(path), "idx");
     if (dims && dims[3] >= '1' && dims[3] <= '4') return true;
     return idx_folder(path, true, &paths) == ERR_NONE && idx_folder(path, false, &paths) == ERR_NONE;
 }
@@ -73,9 +74,5 @@ const struct dataset_ops dataset_idx = {
                 .help = "MNIST's IDX files (.gz or not): images of bytes, and labels"},
     .kin = &format,
     .recognises = idx_recognises,
-    .open = pair_open,
-    .read = resident_read,
-    .label = resident_label,
-    .close = resident_close,
-    .samples = pair_samples,
+    PAIR_SET,
 };

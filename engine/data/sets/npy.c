@@ -172,9 +172,5 @@ const struct dataset_ops dataset_npy = {
                 .help = "A pair of NumPy's .npy files: samples, and labels (whole numbers) or targets (real numbers)"},
     .kin = &format,
     .recognises = npy_recognises,
-    .open = pair_open,
-    .read = resident_read,
-    .label = resident_label,
-    .close = resident_close,
-    .samples = pair_samples,
+    PAIR_SET,
 };

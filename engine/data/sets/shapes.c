@@ -186,14 +186,5 @@ static void shapes_draw(struct draw *d, int label, uint8_t *out) {
 /* ---- the set ---- */
 static const struct drawn_kind kind = {.shape = {3, {COLOURS, SIDE, SIDE}}, .classes = FIGURES, .draw = shapes_draw};
 
-const struct dataset_ops dataset_shapes = {
-    .section = {.name = "shapes",
-                .fields = drawn_fields,
-                .size = sizeof(struct drawn_config),
-                .help = "Colour 32x32 pictures of ten plane figures that the engine generates; needs no file"},
-    .kin = &kind,
-    .open = drawn_open,
-    .read = drawn_read,
-    .label = drawn_label,
-    .close = drawn_close,
-};
+const struct dataset_ops dataset_shapes =
+    DRAWN_SET("shapes", "Colour 32x32 pictures of ten plane figures that the engine generates; needs no file");

@@ -186,8 +186,5 @@ const struct dataset_ops dataset_text = {
                 .help = "Windows of a plain text, byte by byte or character by character"},
     .recognises = text_recognises,
     .open = text_open,
-    .read = token_read,
-    .close = token_close,
-    .decode = token_decode,
-    .encode = token_encode,
+    TOKEN_SET,
 };

@@ -145,8 +145,5 @@ const struct dataset_ops dataset_tokens = {
                 .help = "Windows of a file of tokens, as tokenizers write them (no header)"},
     .recognises = tokens_recognises,
     .open = tokens_open,
-    .read = token_read,
-    .close = token_close,
-    .decode = token_decode,
-    .encode = token_encode,
+    TOKEN_SET,
 };

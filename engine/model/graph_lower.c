@@ -33,15 +33,9 @@ struct lowering {
     int *tensor;       /* by node: where its output is */
 };
 
-/* The node whose memory this node's output is; -1: the batch. */
-static int node_root(const struct model *m, int node) {
-    while (node >= 0 && m->nodes[node].plan.view) node = m->nodes[node].input[0];
-    return node;
-}
-
 /* What comes from an earlier part is the input of this one. */
 static int tensor_read(const struct lowering *b, int node) {
-    int root = node_root(b->m, node);
+    int root = model_root(b->m, node);
     return root < b->part->from ? TENSOR_BATCH : b->tensor[root];
 }
 
@@ -50,7 +44,7 @@ static void uses_count(struct lowering *b) {
     for (int k = 0; k <= m->nnodes; k++) {
         if (k < m->nnodes && m->nodes[k].plan.view) continue;
         for (int i = 0; i < (k < m->nnodes ? 1 + m->nodes[k].layer->joins : 1); i++) {
-            int root = node_root(m, k < m->nnodes ? m->nodes[k].input[i] : m->nnodes - 1);
+            int root = model_root(m, k < m->nnodes ? m->nodes[k].input[i] : m->nnodes - 1);
             if (root >= 0) b->uses[root]++;
         }
     }
@@ -89,7 +83,7 @@ static bool desc_fuse(struct device *dev, struct op_desc *d, const struct op_des
 /* Makes node k a part of the step that it reads from. */
 static bool step_fuse(struct lowering *b, int k) {
     const struct model_node *node = &b->m->nodes[k];
-    int source = node_root(b->m, node->input[0]);
+    int source = model_root(b->m, node->input[0]);
     if (source < b->part->from || b->uses[source] != 1) return false;
     struct plan_tensor *t = &b->p->tensors[b->tensor[source]];
     struct op_desc *d = &b->p->steps[t->producer].desc;
@@ -106,7 +100,7 @@ static bool step_join(struct lowering *b, int k) {
     if (node->plan.op.kind != OP_ADD) return false;
     int in[2] = {tensor_read(b, node->input[0]), tensor_read(b, node->input[1])}, later = in[1] > in[0];
     struct plan_tensor *t = &b->p->tensors[in[later]], *other = &b->p->tensors[in[!later]];
-    if (in[later] == TENSOR_BATCH || b->uses[node_root(b->m, node->input[later])] != 1) return false;
+    if (in[later] == TENSOR_BATCH || b->uses[model_root(b->m, node->input[later])] != 1) return false;
     struct plan_step *step = &b->p->steps[t->producer];
     struct op_desc both = step->desc;
     both.joins = true;
@@ -274,7 +268,7 @@ static void lower(struct lowering *b, enum loss loss) {
                              .node = NODE_LOSS,
                              .ninputs = 1,
                              .in = {b->p->output}};
-    rows_align(b, node_root(m, last), &step.desc);
+    rows_align(b, model_root(m, last), &step.desc);
     step_lower(b, step);
 }
 

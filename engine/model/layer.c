@@ -7,18 +7,15 @@
 
 #define LAYER(name) extern const struct layer_ops layer_##name;
 #include "engine/model/layers/layers.def"
-#undef LAYER
 
 enum {
 #define LAYER(name) KIND_##name,
 #include "engine/model/layers/layers.def"
-#undef LAYER
     KINDS
 };
 static const struct layer_ops *kinds[KINDS + LAYERS_ADDED] = {
 #define LAYER(name) &layer_##name,
 #include "engine/model/layers/layers.def"
-#undef LAYER
 };
 
 static const struct config_section *variant_at(int i) {
@@ -118,6 +115,16 @@ void layer_plan_activation(struct layer_plan *p, const struct shape *x, enum act
 void layer_plan_param(struct layer_plan *p, struct layer_tensor t) {
     assert(p->nparams < LAYER_PARAMS);
     p->params[p->nparams++] = t;
+}
+
+void layer_plan_affine(struct layer_plan *p, struct shape weight, int64_t out, int64_t fan_in, double deviation,
+                       bool bias) {
+    bool normal = deviation > 0;
+    layer_plan_param(p, (struct layer_tensor){"weight", weight, normal ? INIT_NORMAL : INIT_UNIFORM, fan_in,
+                                              normal ? (float)deviation : 0});
+    if (bias)
+        layer_plan_param(
+            p, (struct layer_tensor){"bias", {.ndim = 1, .dim = {out}}, normal ? INIT_ZERO : INIT_UNIFORM, fan_in});
 }
 
 void layer_plan_buffer(struct layer_plan *p, struct layer_tensor t) {

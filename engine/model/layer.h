@@ -75,6 +75,10 @@ struct layer_common { /* keys that every layer has */
 void layer_plan_same(struct layer_plan *p, const struct shape *x, enum op_kind kind);
 void layer_plan_activation(struct layer_plan *p, const struct shape *x, enum activation act);
 void layer_plan_param(struct layer_plan *p, struct layer_tensor t);
+/* A weight of that shape and, if there is one, a bias of 'out' floats: both as PyTorch has them, or where a deviation is
+ * given normal weights and biases of 0. */
+void layer_plan_affine(struct layer_plan *p, struct shape weight, int64_t out, int64_t fan_in, double deviation,
+                       bool bias);
 /* The shape with that number of dimensions of 1 before it, as some frameworks keep a parameter; the numbers
  * stay where they are. */
 struct shape layer_lead(struct shape s, int64_t ones);

@@ -1,7 +1,7 @@
 #include "engine/model/model_part.h"
 
 /* The node whose memory this node's output is; -1: the batch. */
-static int part_root(const struct model *m, int node) {
+int model_root(const struct model *m, int node) {
     while (node >= 0 && m->nodes[node].plan.view) node = m->nodes[node].input[0];
     return node;
 }
@@ -14,11 +14,11 @@ static bool is_joined(const struct model_node *node) {
 }
 
 bool model_part_begins(const struct model *m, int node) {
-    int input = part_root(m, node - 1);
+    int input = model_root(m, node - 1);
     if (node == 0 || input < 0 || is_joined(&m->nodes[node])) return node == 0;
     for (int k = node; k < m->nnodes; k++)
         for (int i = 0; i <= m->nodes[k].layer->joins; i++) {
-            int root = part_root(m, m->nodes[k].input[i]);
+            int root = model_root(m, m->nodes[k].input[i]);
             if (root < node && root != input) return false;
         }
     return true;
@@ -49,7 +49,7 @@ static void part_find_buffers(const struct model *m, struct model_part *p) {
 }
 
 struct model_part model_part(const struct model *m, int from, int to) {
-    struct model_part p = {.from = from, .to = to, .input = part_root(m, from - 1)};
+    struct model_part p = {.from = from, .to = to, .input = model_root(m, from - 1)};
     part_find_params(m, &p);
     part_find_buffers(m, &p);
     return p;

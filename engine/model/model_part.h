@@ -13,6 +13,8 @@ struct model_part {
     int64_t begin, end; /* the range of these in the arena; the header is in that of the last part */
     int64_t buffers[2]; /* that of its buffers in theirs */
 };
+/* The node whose memory this node's output is; -1: the batch. */
+int model_root(const struct model *m, int node);
 /* Whether a part can begin with this layer; node 0 can. */
 bool model_part_begins(const struct model *m, int node);
 /* The layers [from, to), at whose ends parts begin. */

@@ -25,14 +25,8 @@ static enum error conv_plan(const void *config, const struct shape *x, struct la
     p->op.conv.groups = (int)c->groups;
     p->op.conv.bias = c->bias;
     struct shape shape = {.ndim = 4, .dim = {c->out, in, w.kernel[0], w.kernel[1]}};
-    struct layer_tensor weight = {"weight", shape, INIT_UNIFORM, fan_in};
-    struct layer_tensor bias = {"bias", {.ndim = 1, .dim = {c->out}}, INIT_UNIFORM, fan_in};
-    if (c->init == CONV_KAIMING) {
-        weight.init = INIT_NORMAL, bias.init = INIT_ZERO;
-        weight.deviation = sqrtf(2 / (float)(c->out * w.kernel[0] * w.kernel[1]));
-    }
-    layer_plan_param(p, weight);
-    if (c->bias) layer_plan_param(p, bias);
+    float kaiming = sqrtf(2 / (float)(c->out * w.kernel[0] * w.kernel[1]));
+    layer_plan_affine(p, shape, c->out, fan_in, c->init == CONV_KAIMING ? (double)kaiming : 0, c->bias);
     return ERR_NONE;
 }
 

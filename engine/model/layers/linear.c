@@ -17,16 +17,9 @@ static enum error linear_plan(const void *config, const struct shape *x, struct 
     p->op.linear.bias = c->bias;
     p->op.linear.transposed = c->transposed;
     p->tie = c->tie;
-    bool normal = c->deviation > 0; /* else both as PyTorch has them */
-    struct layer_tensor weight = {"weight", {.ndim = 2, .dim = {out, in}}, INIT_UNIFORM, in};
-    struct layer_tensor bias = {"bias", {.ndim = 1, .dim = {out}}, INIT_UNIFORM, in};
-    if (c->transposed) weight.shape.dim[0] = in, weight.shape.dim[1] = out;
-    if (normal) {
-        weight.init = INIT_NORMAL, weight.deviation = (float)c->deviation;
-        bias.init = INIT_ZERO;
-    }
-    layer_plan_param(p, weight);
-    if (c->bias) layer_plan_param(p, bias);
+    struct shape shape = {.ndim = 2, .dim = {out, in}};
+    if (c->transposed) shape.dim[0] = in, shape.dim[1] = out;
+    layer_plan_affine(p, shape, out, in, c->deviation, c->bias);
     return ERR_NONE;
 }
 

@@ -151,7 +151,7 @@ enum error file_new_stream(const struct file_new *f, FILE **out) {
 /* The file takes its place, which the folder on disk need not show yet. */
 static enum error file_new_settle(struct file_new *f, enum error err) {
     bool beside = f->made[0] != '\0';
-    if (err == ERR_NONE && beside && fsync(f->fd) != 0) err = fail_path(ERR_IO, "sync", f->made);
+    if (err == ERR_NONE && beside && file_sync(f->fd) != 0) err = fail_path(ERR_IO, "sync", f->made);
     if (close(f->fd) != 0 && err == ERR_NONE) err = fail_path(ERR_IO, "close", beside ? f->made : f->path);
     if (!beside) return err;
     if (err == ERR_NONE && rename(f->made, f->path) != 0) err = fail_path(ERR_IO, "rename to", f->path);
@@ -206,14 +206,27 @@ char *file_text_keep(struct file_text *t, struct pool *pool) {
     return kept;
 }
 
-enum error file_sync_folder(const char *path) {
+int file_sync(int fd) {
+    const char *when = getenv(SYNC_VARIABLE);
+    return when && *when ? 0 : fsync(fd);
+}
+
+static enum error sync_folder_by(const char *path, int (*sync)(int fd)) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return fail_path(ERR_IO, "open", path);
-    int failed = fsync(fd);
+    int failed = sync(fd);
     if (failed && errno == EINVAL) failed = 0; /* a file system that cannot, and need not, sync folders */
     enum error err = failed ? fail_path(ERR_IO, "sync", path) : ERR_NONE;
     if (close(fd) != 0 && err == ERR_NONE) err = fail_path(ERR_IO, "close", path);
     return err;
+}
+
+enum error file_sync_folder(const char *path) {
+    return sync_folder_by(path, file_sync);
+}
+
+enum error file_sync_system(const char *path) {
+    return sync_folder_by(path, syncfs);
 }
 
 static enum error make_folder(const char *path) {

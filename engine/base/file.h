@@ -49,6 +49,11 @@ MUST_CHECK enum error file_text_close(struct file_text *t, enum error err);
 MUST_CHECK enum error file_text_save(struct file_text *t, enum error err, const char *path);
 char *file_text_keep(struct file_text *t, struct pool *pool);
 MUST_CHECK enum error file_sync_folder(const char *path);
+/* Syncs all that has been written to the folder's file system. */
+MUST_CHECK enum error file_sync_system(const char *path);
+/* fsync; but nothing where this variable is set: then the process that has set it syncs the work of many processes at once. */
+#define SYNC_VARIABLE "ENGINE_SYNC"
+MUST_CHECK int file_sync(int fd);
 /* mkdir -p. */
 MUST_CHECK enum error file_make_folders(const char *path);
 /* Creates an empty folder with a unique name that begins with engine-NAME, in TMPDIR. First it removes folders with

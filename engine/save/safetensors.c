@@ -107,7 +107,7 @@ static enum error write_parts(int fd, const char *path, const struct st_tensor *
     if (code && code != EOPNOTSUPP && code != EINVAL)
         return FAIL(ERR_IO, "cannot reserve %lld bytes for '%s': %s", (long long)total, path, strerror(code));
     for (int i = 0; i < count; i++) TRY(file_write_all(fd, parts[i].data, parts[i].bytes, path));
-    if (fsync(fd) != 0) return FAIL(ERR_IO, "cannot sync '%s': %s", path, strerror(errno));
+    if (file_sync(fd) != 0) return FAIL(ERR_IO, "cannot sync '%s': %s", path, strerror(errno));
     return ERR_NONE;
 }
 

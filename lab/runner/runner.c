@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NOTE_MOST = 4096, LOG_SHOWN = 2000, AGAIN_MOST = 2 };
+enum { NOTE_MOST = 4096, LOG_SHOWN = 2000, AGAIN_MOST = 2, SYNC_SECONDS = 10 };
 static const struct json_limits note_limits = {3, 16 + TUNE_PARTS, 256};
 
 char *runner_run_path(const struct runner_state *s, int cell, int repeat, const char *end) {
@@ -79,7 +79,8 @@ static bool runner_take(struct runner_state *s, int cell, int repeat) {
         strcmp(json_text(root, "digest"), s->x->cell[cell].digest) != 0 ||
         (s->x->nseeds && json_number(root, "seed") != (double)s->x->seeds[repeat]))
         return false;
-    if (s->part ? !runner_take_scores(s, cell, repeat, root) : run_result_read(dir, s->pool, &run->result) != ERR_NONE)
+    if (s->part ? !runner_take_scores(s, cell, repeat, root)
+                : run_result_read(dir, s->pool, &run->result) != ERR_NONE || !run_result_ended(&run->result))
         return false;
     run->dir = dir + strlen(s->r->folder) + 1;
     run->repeat = repeat;
@@ -324,8 +325,9 @@ static enum error runner_write_cells(const struct runner_state *s) {
     return ERR_NONE;
 }
 
-enum error runner_run_all(struct runner_state *s) {
+static enum error runner_run_turns(struct runner_state *s) {
     struct runner_turn turns[EXPERIMENT_CELLS];
+    int64_t synced = clock_ns();
     for (int repeat = 0; repeat < s->out->repeats; repeat++) {
         runner_draw_order(s->x, repeat, turns);
         for (int i = 0; i < s->x->ncells; i++) {
@@ -335,9 +337,21 @@ enum error runner_run_all(struct runner_state *s) {
             TRY(runner_run_one(s, cell, repeat));
             if (stop_signal()) return ERR_NONE;
             runner_show(s, cell, repeat, true);
+            if (clock_seconds(clock_ns() - synced) < SYNC_SECONDS) continue;
+            TRY(file_sync_system(s->r->folder));
+            synced = clock_ns();
         }
     }
     return ERR_NONE;
+}
+
+/* Runs do not wait for the disk. What they write is synced from time to time and at the end; a host that fails costs the runs
+ * since then. */
+enum error runner_run_all(struct runner_state *s) {
+    setenv(SYNC_VARIABLE, "later", 1);
+    enum error err = runner_run_turns(s);
+    unsetenv(SYNC_VARIABLE);
+    return err == ERR_NONE ? file_sync_system(s->r->folder) : err;
 }
 
 void runner_gather(struct runner_state *s) {

@@ -89,6 +89,7 @@ static enum error run_engine(const struct one_run *r, struct process_limits limi
     run_add_engine(r, &words);
     words_add(&variables, s->variables);
     if (s->under) word_add(&variables, pool_printf(r->pool, TOKEN_VARIABLE "=%s", run_secret_name(r)));
+    if (s->under) word_add(&variables, SYNC_VARIABLE "="); /* it may run on another host */
     TRY(list_check(&words));
     TRY(list_check(&variables));
     const struct process p = {words.of[0], words.of + 1, NULL, "/dev/null", r->log, variables.of, NULL};
@@ -180,6 +181,7 @@ static enum error run_command(const struct one_run *r, struct process_limits lim
     words_add(&words, r->cell->start.under);
     words_add(&words, r->cell->start.command);
     words_add(&variables, r->cell->start.variables);
+    word_add(&variables, SYNC_VARIABLE "=");
     run_add_variable(r, &variables, "SEED", run_seed_of(r));
     run_add_variable(r, &variables, "REPEAT", pool_printf(r->pool, "%d", r->repeat + 1));
     run_add_variable(r, &variables, "DEVICES", pool_printf(r->pool, "%d", r->cell->settings.config.devices.count));

@@ -387,6 +387,29 @@ static void test_fault_sweep(void **state) {
     log_set_level(LOG_INFO);
 }
 
+/* The starter of many runs syncs for all of them. */
+static void test_starter_syncs(void **state) {
+    (void)state;
+    struct toy t;
+    struct saver *s;
+    toy_init(&t, 1, 1);
+    assert_ok(saver_open(ckpt, 1, &t.view, &s));
+    for (int later = 1; later >= 0; later--) {
+        if (later) setenv(SYNC_VARIABLE, "later", 1);
+        fault_arm(ckpt, 0, FAULT_NONE, false);
+        assert_ok(saver_save(s, false));
+        assert_ok(saver_wait(s));
+        fault_disarm();
+        unsetenv(SYNC_VARIABLE);
+        assert_int_equal(fault.unsynced_files, later ? 4 : 0);
+        assert_int_equal(fault.unsynced_renames > 0, later);
+        assert_loads(1, 1);
+    }
+    saver_close(s);
+    assert_ok(file_sync_system(ckpt));
+    assert_fails(ERR_IO, file_sync_system(scratch_path("none")));
+}
+
 /* One file: a failed call is an error and leaves no file; a failed close too, though all seems
  * written. */
 static void test_file_faults(void **state) {
@@ -498,6 +521,7 @@ int main(int argc, char **argv) {
         T(test_save_allocates_nothing),
         T(test_three_failures_end_it),
         T(test_one_failure_is_survived),
+        T(test_starter_syncs),
         T(test_file_faults),
         T(test_fault_sweep),
         T(test_kill_sweep),

@@ -125,11 +125,20 @@ enum error json_done(const struct json *j) {
     return j->failed ? FAIL(ERR_MEMORY, "cannot allocate %zu bytes of JSON", j->length) : ERR_NONE;
 }
 
-enum error json_save(struct json *j, enum error err, const char *path) {
+static enum error json_write(struct json *j, enum error err, const char *path,
+                             enum error (*write)(const char *path, const void *data, size_t n)) {
     if (err == ERR_NONE) err = json_done(j);
-    if (err == ERR_NONE) err = file_place(path, j->text, j->length);
+    if (err == ERR_NONE) err = write(path, j->text, j->length);
     json_fini(j);
     return err;
+}
+
+enum error json_save(struct json *j, enum error err, const char *path) {
+    return json_write(j, err, path, file_replace);
+}
+
+enum error json_place(struct json *j, enum error err, const char *path) {
+    return json_write(j, err, path, file_place);
 }
 
 /* ---- reading ---- */

@@ -43,6 +43,8 @@ void json_raw(struct json *j, const char *key, const char *text);
 MUST_CHECK enum error json_done(const struct json *j);
 /* Writes a complete text into the file, old or new, and frees it in any case. err: what has gone wrong so far. */
 MUST_CHECK enum error json_save(struct json *j, enum error err, const char *path);
+/* The same by file_place: others sync it. */
+MUST_CHECK enum error json_place(struct json *j, enum error err, const char *path);
 
 /* ---- reading ---- */
 enum json_kind { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };

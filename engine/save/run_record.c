@@ -26,5 +26,5 @@ enum error run_record_save(const char *dir, const struct run_record *r, struct p
     if (r->code) json_int(&j, "exit", r->code);
     if (r->code && *r->error) json_string(&j, "error", r->error);
     json_close(&j, '}');
-    return json_save(&j, ERR_NONE, path);
+    return json_place(&j, ERR_NONE, path);
 }

@@ -66,5 +66,5 @@ enum error environment_save(const char *dir, struct pool *pool) {
     const char *path = pool_printf(pool, "%s/env.json", dir);
     if (!path) return ERR_MEMORY;
     environment_json(&j, NULL);
-    return json_save(&j, ERR_NONE, path);
+    return json_place(&j, ERR_NONE, path);
 }

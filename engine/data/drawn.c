@@ -84,7 +84,7 @@ enum error drawn_open(const struct dataset_ask *ask, struct dataset **out) {
     s->kind = kind;
     s->key = rng_key(ask->seed, RNG_DATA);
     s->split = ask->train ? 0 : 1;
-    enum error err = memory_alloc(bytes, (void **)&s->pixels);
+    enum error err = memory_alloc_sparse(bytes, (void **)&s->pixels); /* a check opens it, and draws none */
     if (err != ERR_NONE) {
         memory_free(s);
         return err;

@@ -3,19 +3,6 @@
  * summed of y is scaled down when a larger score turns up. Memory: one float a row beside y. */
 #include "engine/device/cuda/attention_tile.h"
 
-/* Scores that are not to be seen become -infinity. 'first' is the first key of s, 'top' the warp's first query. */
-template <class P>
-static __device__ __forceinline__ void scores_hide(float (&s)[P::R][P::C], int lane, int top, int first, int positions,
-                                                   bool causal) {
-#pragma unroll
-    for (int i = 0; i < P::R; i++)
-#pragma unroll
-        for (int j = 0; j < P::C; j++) {
-            int query = top + P::row(lane, i), key = first + P::col(lane, j);
-            if (key >= positions || (causal && key > query)) s[i][j] = -INFINITY;
-        }
-}
-
 /* s becomes 2^(scale s - scale most), and o and sum what they would be under the new 'most'. Each lane's sum is of
  * its own columns. */
 template <class P>
@@ -82,7 +69,7 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attention_forward_kernel(a
             typename P::factor p;
             P::nt(s, rows, k + sub * P::LD, lane);
             if (first + P::N > c.positions || (c.causal && first + P::N > top + 1))
-                scores_hide<P>(s, lane, top, first, c.positions, c.causal);
+                scores_hide<P>(s, lane, top, first, c, -INFINITY);
             softmax_step<P>(s, o, most, sum, scale);
             P::pack(p, s, scratch, lane);
             P::nn(o, p, v + sub * P::LD, scratch, lane);
@@ -104,12 +91,9 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attention_forward_kernel(a
  * Registers decide the rest: at most 255, so that two blocks share a multiprocessor. Up to size 64 there is room for
  * the scores of 64 keys and for the queries; beyond, for those of 32. */
 template <class P, int WARPS, int KEYS, int BLOCKS> static attention_kernel forward_kernel(void) {
-    attention_kernel k;
-    k.run = attention_forward_kernel<P, WARPS, KEYS, BLOCKS>;
-    k.rows = P::ROWS * WARPS, k.threads = 32 * WARPS;
-    k.bytes =
-        (size_t)((k.rows + 4 * KEYS) * P::LD) * sizeof(typename P::T) + (size_t)(WARPS * P::SCRATCH) * sizeof(float);
-    return k;
+    const size_t rows = P::ROWS * WARPS + 4 * KEYS;
+    return attention_sized<P, WARPS>(attention_forward_kernel<P, WARPS, KEYS, BLOCKS>,
+                                     rows * P::LD * sizeof(typename P::T));
 }
 
 template <typename T> static attention_kernel forward_half(int size, int shared) {
@@ -129,14 +113,4 @@ static attention_kernel forward_of(enum element type, int size, int shared) {
                              forward_kernel<simt<128, 16>, 4, 16, 1>());
 }
 
-extern "C" cudaError_t attention_forward_prepare(enum element type, int size, int shared) {
-    return attention_prepare(forward_of(type, size, shared));
-}
-
-extern "C" size_t attention_forward_bytes(enum element type, int size, int shared) {
-    return forward_of(type, size, shared).bytes;
-}
-
-extern "C" cudaError_t attention_forward_launch(const struct attention_call *c, cudaStream_t s) {
-    return attention_launch(forward_of(c->type, c->size, c->shared), *c, s);
-}
+ATTENTION_LAUNCHERS(forward)

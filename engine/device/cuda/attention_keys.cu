@@ -17,7 +17,7 @@ static __device__ __forceinline__ void scores_power(float (&s)[P::R][P::C], cons
 }
 
 template <class P>
-static __device__ __forceinline__ void scores_hide(float (&s)[P::R][P::C], int lane, int top, int first) {
+static __device__ __forceinline__ void scores_hide_earlier(float (&s)[P::R][P::C], int lane, int top, int first) {
 #pragma unroll
     for (int i = 0; i < P::R; i++)
 #pragma unroll
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attention_keys_kernel(atte
             typename P::factor f;
             P::nt(s, rows_k, t->q + sub * P::LD, lane);
             scores_power<P>(s, t->lse + sub, lane, scale);
-            if (c.causal && first < top + P::ROWS - 1) scores_hide<P>(s, lane, top, first);
+            if (c.causal && first < top + P::ROWS - 1) scores_hide_earlier<P>(s, lane, top, first);
             P::pack(f, s, scratch, lane);
             P::nn(dv, f, t->dy + sub * P::LD, scratch, lane);
             P::nt(dp, rows_v, t->dy + sub * P::LD, lane);
@@ -121,12 +121,9 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attention_keys_kernel(atte
 /* dk and dv take 2 D registers of 255 for two pieces a warp: from size 96 on there is room for one alone, and the
  * eight warps of one block make up for it. */
 template <class P, int WARPS, int QUERIES, int BLOCKS> static attention_kernel keys_kernel(void) {
-    attention_kernel k;
-    k.run = attention_keys_kernel<P, WARPS, QUERIES, BLOCKS>;
-    k.rows = P::ROWS * WARPS, k.threads = 32 * WARPS;
-    k.bytes = (size_t)(2 * k.rows * P::LD) * sizeof(typename P::T) + 2 * sizeof(query_tile<P, QUERIES>) +
-              (size_t)(WARPS * P::SCRATCH) * sizeof(float);
-    return k;
+    const size_t rows = 2 * P::ROWS * WARPS;
+    return attention_sized<P, WARPS>(attention_keys_kernel<P, WARPS, QUERIES, BLOCKS>,
+                                     rows * P::LD * sizeof(typename P::T) + 2 * sizeof(query_tile<P, QUERIES>));
 }
 
 template <typename T> static attention_kernel keys_half(int size, int shared) {
@@ -147,14 +144,4 @@ static attention_kernel keys_of(enum element type, int size, int shared) {
     return attention_fitting(shared, keys_kernel<simt<128, 32>, 4, 32, 1>(), keys_kernel<simt<128, 16>, 2, 16, 1>());
 }
 
-extern "C" cudaError_t attention_keys_prepare(enum element type, int size, int shared) {
-    return attention_prepare(keys_of(type, size, shared));
-}
-
-extern "C" size_t attention_keys_bytes(enum element type, int size, int shared) {
-    return keys_of(type, size, shared).bytes;
-}
-
-extern "C" cudaError_t attention_keys_launch(const struct attention_call *c, cudaStream_t s) {
-    return attention_launch(keys_of(c->type, c->size, c->shared), *c, s);
-}
+ATTENTION_LAUNCHERS(keys)

@@ -16,18 +16,6 @@ static __device__ __forceinline__ void scores_backward(float (&s)[P::R][P::C], c
         for (int j = 0; j < P::C; j++) s[i][j] = P::exp2(fmaf(s[i][j], scale, -lse[i])) * (dp[i][j] - delta[i]);
 }
 
-template <class P>
-static __device__ __forceinline__ void scores_hide(float (&s)[P::R][P::C], int lane, int top, int first, int positions,
-                                                   bool causal) {
-#pragma unroll
-    for (int i = 0; i < P::R; i++)
-#pragma unroll
-        for (int j = 0; j < P::C; j++) {
-            int query = top + P::row(lane, i), key = first + P::col(lane, j);
-            if (key >= positions || (causal && key > query)) s[i][j] = 0;
-        }
-}
-
 template <class P, int WARPS, int KEYS, int BLOCKS>
 __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attention_queries_kernel(attention_call c) {
     typedef typename P::T T;
@@ -77,7 +65,7 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attention_queries_kernel(a
             P::nt(dp, rows_dy, v + sub * P::LD, lane);
             scores_backward<P>(s, dp, lse, delta, scale);
             if (first + P::N > c.positions || (c.causal && first + P::N > top + 1))
-                scores_hide<P>(s, lane, top, first, c.positions, c.causal);
+                scores_hide<P>(s, lane, top, first, c, 0);
             P::pack(ds, s, scratch, lane);
             P::nn(dq, ds, k + sub * P::LD, scratch, lane);
         }
@@ -119,12 +107,9 @@ template <typename T, bool WHOLE> static __global__ void attention_delta_kernel(
 /* The kernel with its launch sizes: as forward, with two arrays of scores of 32 keys each. Beyond size 64 tiles are of 32 keys too, as q and dy leave
  * two blocks no room for more. */
 template <class P, int WARPS, int KEYS, int BLOCKS> static attention_kernel queries_kernel(void) {
-    attention_kernel k;
-    k.run = attention_queries_kernel<P, WARPS, KEYS, BLOCKS>;
-    k.rows = P::ROWS * WARPS, k.threads = 32 * WARPS;
-    k.bytes = (size_t)((2 * k.rows + 4 * KEYS) * P::LD) * sizeof(typename P::T) +
-              (size_t)(WARPS * P::SCRATCH) * sizeof(float);
-    return k;
+    const size_t rows = 2 * P::ROWS * WARPS + 4 * KEYS;
+    return attention_sized<P, WARPS>(attention_queries_kernel<P, WARPS, KEYS, BLOCKS>,
+                                     rows * P::LD * sizeof(typename P::T));
 }
 
 template <typename T> static attention_kernel queries_half(int size, int shared) {
@@ -144,17 +129,7 @@ static attention_kernel queries_of(enum element type, int size, int shared) {
                              queries_kernel<simt<128, 16>, 2, 16, 1>());
 }
 
-extern "C" cudaError_t attention_queries_prepare(enum element type, int size, int shared) {
-    return attention_prepare(queries_of(type, size, shared));
-}
-
-extern "C" size_t attention_queries_bytes(enum element type, int size, int shared) {
-    return queries_of(type, size, shared).bytes;
-}
-
-extern "C" cudaError_t attention_queries_launch(const struct attention_call *c, cudaStream_t s) {
-    return attention_launch(queries_of(c->type, c->size, c->shared), *c, s);
-}
+ATTENTION_LAUNCHERS(queries)
 
 template <typename T> static cudaError_t delta_of(const attention_call *c, cudaStream_t s) {
     void (*kernel)(attention_call) = c->aligned ? attention_delta_kernel<T, true> : attention_delta_kernel<T, false>;

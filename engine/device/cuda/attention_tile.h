@@ -300,12 +300,30 @@ template <int LANES> static __device__ __forceinline__ float row_sum(float v) {
     return v;
 }
 
+/* Scores that are not to be seen become 'hidden'. 'first' is the first key of s, 'top' the warp's first query. */
+template <class P>
+static __device__ __forceinline__ void scores_hide(float (&s)[P::R][P::C], int lane, int top, int first,
+                                                   const attention_call &c, float hidden) {
+#pragma unroll
+    for (int i = 0; i < P::R; i++)
+#pragma unroll
+        for (int j = 0; j < P::C; j++) {
+            int query = top + P::row(lane, i), key = first + P::col(lane, j);
+            if (key >= c.positions || (c.causal && key > query)) s[i][j] = hidden;
+        }
+}
+
 /* ---- which kernel ---------------------------------------------------------------------------- */
 struct attention_kernel {
     void (*run)(attention_call);
     size_t bytes; /* of shared memory */
     int rows, threads;
 };
+
+/* A kernel of so many warps, each with its scratch beside 'bytes' of tiles. */
+template <class P, int WARPS> static attention_kernel attention_sized(void (*run)(attention_call), size_t bytes) {
+    return {run, bytes + (size_t)(WARPS * P::SCRATCH) * sizeof(float), P::ROWS * WARPS, 32 * WARPS};
+}
 
 /* 'large' where the GPU gives a block as much shared memory: GPUs of 8.6, 8.9 and 12.0 give 99 KiB, others 163 or more. */
 static inline attention_kernel attention_fitting(int shared, const attention_kernel &large,
@@ -322,3 +340,15 @@ static inline cudaError_t attention_launch(const attention_kernel &k, const atte
     LAUNCH(k.run, (unsigned)blocks, (unsigned)k.threads, k.bytes, s, c);
     return cudaGetLastError();
 }
+
+/* The launchers of one kind of kernel, of which WHICH_of chooses one. */
+#define ATTENTION_LAUNCHERS(WHICH)                                                                                     \
+    extern "C" cudaError_t attention_##WHICH##_prepare(enum element type, int size, int shared) {                      \
+        return attention_prepare(WHICH##_of(type, size, shared));                                                      \
+    }                                                                                                                  \
+    extern "C" size_t attention_##WHICH##_bytes(enum element type, int size, int shared) {                             \
+        return WHICH##_of(type, size, shared).bytes;                                                                   \
+    }                                                                                                                  \
+    extern "C" cudaError_t attention_##WHICH##_launch(const struct attention_call *c, cudaStream_t s) {                \
+        return attention_launch(WHICH##_of(c->type, c->size, c->shared), *c, s);                                       \
+    }

@@ -309,9 +309,9 @@ static __global__ void __launch_bounds__(SUM_THREADS) rows_add(loss_call c) {
         right += (double)c.found[r].right;
         if (c.top) top += (double)c.found[r].top;
     }
-    loss = block_sum_double<SUM_THREADS>(loss, shared);
-    right = block_sum_double<SUM_THREADS>(right, shared);
-    if (c.top) top = block_sum_double<SUM_THREADS>(top, shared);
+    loss = block_sum<SUM_THREADS>(loss, shared);
+    right = block_sum<SUM_THREADS>(right, shared);
+    if (c.top) top = block_sum<SUM_THREADS>(top, shared);
     if (threadIdx.x) return;
     c.sums[0] += loss / c.loss_share;
     c.sums[1] += right / c.right_share;

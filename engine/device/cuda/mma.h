@@ -105,5 +105,5 @@ static __device__ __forceinline__ float exp2_fast(float x) {
     return y;
 }
 #else
-#include "engine/device/cuda/mma_emulated.h"
+#include "mma_emulated.h" /* tests/emulated/include */
 #endif

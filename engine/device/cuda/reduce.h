@@ -1,12 +1,12 @@
 /* Sums and maxima of a fixed shape: the same bits on every GPU. All threads of the warp or block call, and all get the
- * result. 'shared' is one float a warp of the block. */
+ * result. 'shared' is one value a warp of the block. */
 #pragma once
 #include "engine/device/cuda/kernel.h"
 
 enum { WARP = 32 };
 #define WHOLE_WARP 0xffffffffu
 
-static __device__ __forceinline__ float warp_sum(float v) {
+template <typename F> static __device__ __forceinline__ F warp_sum(F v) {
 #pragma unroll
     for (int apart = WARP / 2; apart > 0; apart /= 2) v += __shfl_xor_sync(WHOLE_WARP, v, apart);
     return v;
@@ -16,19 +16,14 @@ static __device__ __forceinline__ float warp_max(float v) { /* not a number is p
     for (int apart = WARP / 2; apart > 0; apart /= 2) v = fmaxf(v, __shfl_xor_sync(WHOLE_WARP, v, apart));
     return v;
 }
-static __device__ __forceinline__ double warp_sum_double(double v) {
-#pragma unroll
-    for (int apart = WARP / 2; apart > 0; apart /= 2) v += __shfl_xor_sync(WHOLE_WARP, v, apart);
-    return v;
-}
 
 /* Of a block of THREADS in one dimension, whole warps. Every warp adds up what the warps have, for itself. */
-template <int THREADS> static __device__ __forceinline__ float block_sum(float v, float *shared) {
+template <int THREADS, typename F> static __device__ __forceinline__ F block_sum(F v, F *shared) {
     v = warp_sum(v);
     if constexpr (THREADS == WARP) return v;
     if (threadIdx.x % WARP == 0) shared[threadIdx.x / WARP] = v;
     __syncthreads();
-    v = warp_sum(threadIdx.x % WARP < THREADS / WARP ? shared[threadIdx.x % WARP] : 0.0f);
+    v = warp_sum(threadIdx.x % WARP < THREADS / WARP ? shared[threadIdx.x % WARP] : 0);
     __syncthreads(); /* shared may be written again */
     return v;
 }
@@ -38,15 +33,6 @@ template <int THREADS> static __device__ __forceinline__ float block_max(float v
     if (threadIdx.x % WARP == 0) shared[threadIdx.x / WARP] = v;
     __syncthreads();
     v = warp_max(shared[threadIdx.x % WARP % (THREADS / WARP)]);
-    __syncthreads();
-    return v;
-}
-template <int THREADS> static __device__ __forceinline__ double block_sum_double(double v, double *shared) {
-    v = warp_sum_double(v);
-    if constexpr (THREADS == WARP) return v;
-    if (threadIdx.x % WARP == 0) shared[threadIdx.x / WARP] = v;
-    __syncthreads();
-    v = warp_sum_double(threadIdx.x % WARP < THREADS / WARP ? shared[threadIdx.x % WARP] : 0.0);
     __syncthreads();
     return v;
 }

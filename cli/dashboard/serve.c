@@ -8,6 +8,7 @@
 #include "cli/dashboard/page.h"
 #include "engine/base/clock.h"
 #include "engine/base/file.h"
+#include "engine/base/text.h"
 #include "engine/base/thread.h"
 
 #include <errno.h>
@@ -193,6 +194,7 @@ static int connections_poll(struct board_server *s, struct pollfd wait[CONNECTIO
 static void *server_run(void *arg) {
     struct board_server *s = arg;
     struct pollfd wait[CONNECTIONS + 2];
+    text_plain_numbers();
     (void)setpriority(PRIO_PROCESS, 0, NICE); /* of this thread alone */
     while (!atomic_load(&s->stop)) {
         int n = poll(wait, CONNECTIONS + 2, connections_poll(s, wait));

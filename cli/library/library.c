@@ -4,6 +4,7 @@
 #include "engine/engine.h"
 
 #include "engine/base/file.h"
+#include "engine/base/text.h"
 #include "engine/base/version.h"
 #include "engine/settings/job.h"
 #include "engine/settings/run_config.h"
@@ -29,6 +30,7 @@ static int library_with_job(const char *config, const char *const *sets, int nse
     for (int i = 0; i < nsets && err == ERR_NONE; i++) err = cli_set(&c, sets[i]);
     if (err != ERR_NONE) return error_exit_code(err);
     struct run_settings s;
+    locale_t before = text_plain_numbers();
     err = cli_load(&c, &s);
     if (err == ERR_NONE) {
         struct job job = {.settings = &s,
@@ -41,6 +43,7 @@ static int library_with_job(const char *config, const char *const *sets, int nse
         err = act(&job, user);
     }
     run_settings_free(&s);
+    uselocale(before);
     return error_exit_code(err);
 }
 

@@ -47,6 +47,10 @@ static const char *skip_real(const char *s) {
     return end;
 }
 
+locale_t text_plain_numbers(void) {
+    return uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
+}
+
 bool text_int(const char *s, int64_t *out) {
     const char *digits = s + (*s == '-');
     const char *end = skip_whole(digits);

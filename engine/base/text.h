@@ -2,6 +2,7 @@
  * pool_printf's. */
 #pragma once
 #include "engine/base/error.h"
+#include <locale.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,7 +15,10 @@ bool text_seconds(const char *s, double *out);
  * powers of 1000. A bare number is bytes. */
 bool text_rate(const char *s, double *out);
 bool text_int(const char *s, int64_t *out); /* whole text, decimal, no leading +, no 010 */
-bool text_real(const char *s, double *out); /* whole text, finite, C locale */
+bool text_real(const char *s, double *out); /* whole text, finite */
+/* From here on this thread reads and writes numbers with a point, whatever the locale of the program that the engine is a
+ * part of. Gives the locale that the thread had, for uselocale(). */
+locale_t text_plain_numbers(void);
 
 /* Whether s ends in 'end' with something before it: a file's name in its extension. */
 bool text_ends(const char *s, const char *end);

@@ -14,6 +14,7 @@
 #include "engine/base/digest.h"
 #include "engine/base/file.h"
 #include "engine/base/log.h"
+#include "engine/base/text.h"
 #include "engine/base/thread.h"
 #include "engine/save/checkpoint_impl.h"
 
@@ -200,6 +201,7 @@ static void saver_note_outcome(struct saver *s, enum error err, int64_t step) {
 
 static void *run_saver(void *arg) {
     struct saver *s = arg;
+    text_plain_numbers();
     pthread_mutex_lock(&s->lock);
     for (;;) {
         while (!s->busy && !s->stop) pthread_cond_wait(&s->changed, &s->lock);

@@ -6,6 +6,7 @@
 #include "tests/harness/program.h"
 
 #include <ctype.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -398,6 +399,42 @@ static void same_bits_by_both_modes(void **state) {
 }
 
 /* What the library gives is what the program gives for the same configuration. */
+/* Writes a locale in which numbers have a comma, in glibc's form: a mark, and the places of six values. false: the C library
+ * does not read it. */
+static bool comma_locale(void) {
+    enum { MARK = 0x20031115 ^ LC_NUMERIC };
+    const struct {
+        uint32_t mark, values, at[6], comma, none, wide[2];
+        char codeset[8];
+    } all = {MARK, 6, {32, 36, 36, 40, 44, 48}, ',', 0, {',', 0}, "UTF-8"};
+    FILE *f;
+    shell(0, "mkdir -p %s", scratch_path("locales/comma"));
+    assert_non_null(f = fopen(scratch_path("locales/comma/LC_NUMERIC"), "wb"));
+    assert_int_equal(fwrite(&all, sizeof all, 1, f), 1);
+    assert_int_equal(fclose(f), 0);
+    setenv("LOCPATH", scratch_path("locales"), 1);
+    locale_t made = newlocale(LC_NUMERIC_MASK, "comma", (locale_t)0);
+    unsetenv("LOCPATH");
+    if (made) freelocale(made);
+    return made != (locale_t)0;
+}
+
+/* A program whose numbers have a comma gets the same, and leaves the same checkpoint. */
+static void trains_in_a_locale(const char *wanted, struct pool *pool) {
+    if (!comma_locale()) {
+        print_message("no locale with a comma here: not tested\n");
+        return;
+    }
+    shell(0, "mkdir %s", scratch_path("comma"));
+    shell(0, "cd %s && env -u LC_ALL LOCPATH=%s LC_NUMERIC=comma %s mode=dp devices=cpu:2 train=20st >told",
+          scratch_path("comma"), scratch_path("locales"), trainer);
+    const char *told = text_of(scratch_path("comma/told"), pool);
+    assert_int_equal(strcspn(told, "\n"), strlen(wanted));
+    assert_memory_equal(told, wanted, strlen(wanted));
+    shell(0, "for step in %s/runs/*/ckpt/step-*; do %s/engine inspect $step || exit 1; done", scratch_path("comma"),
+          ENGINE_BINARY_DIR);
+}
+
 static void trains(void **state) {
     (void)state;
     char mine[1000], theirs[1000];
@@ -412,6 +449,7 @@ static void trains(void **state) {
              (long long)program_number(&p, "steps"), program_number(&p, "train.loss"), program_number(&p, "val.loss"),
              program_number(&p, "val.accuracy"));
     assert_string_equal(mine, theirs);
+    trains_in_a_locale(theirs, pool);
     pool_free(pool);
 }
 

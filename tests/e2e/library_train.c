@@ -1,6 +1,7 @@
 /* Trains and checks configurations for cli_library_test, which compares what this prints with what
  * the program says of the same configuration. */
 #include <engine/engine.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 int main(int argc, char **argv) {
     const char *const *sets = (const char *const *)argv + 1;
     struct engine_result r, again;
+    const char *point = setlocale(LC_NUMERIC, "") ? localeconv()->decimal_point : ".";
     const char *unknown[] = {"optimiser=sgd"}, *ddp[] = {"mode=ddp", "devices=cpu:2"};
     need(engine_validate(NULL, sets, argc - 1) == 0);
     need(engine_validate("/no/such/file.yaml", NULL, 0) == 66 && *engine_message());
@@ -27,6 +29,8 @@ int main(int argc, char **argv) {
     need(engine_run(NULL, sets, argc - 1, &again) == 0); /* a process may train again */
     need(!strcmp(r.weights_sha256, again.weights_sha256) && strcmp(r.run_dir, again.run_dir));
     need(r.seconds > 0 && r.samples_per_s > 0);
+    need(!strcmp(localeconv()->decimal_point, point)); /* the caller's, as it was */
+    setlocale(LC_NUMERIC, "C");
     printf("%s %s %s %lld %.17g %.17g %.17g\n", engine_version(), r.weights_sha256, r.losses_sha256, r.steps,
            r.train_loss, r.val_loss, r.val_accuracy);
     return 0;

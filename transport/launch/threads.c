@@ -1,5 +1,6 @@
 /* Ranks as threads of this process. */
 #include "engine/base/memory.h"
+#include "engine/base/text.h"
 #include "transport/launch/launch.h"
 
 #include <assert.h>
@@ -43,6 +44,7 @@ static void crew_tell(struct crew *c, enum error err) {
 static void *rank_main(void *arg) {
     struct rank_thread *t = arg;
     struct crew *c = t->crew;
+    text_plain_numbers();
     if (!gate_pass(c)) return NULL;
     enum error err = c->fn(c->user, t->rank);
     if (err != ERR_NONE) crew_tell(c, err);

@@ -119,6 +119,7 @@ static enum error answer_waiting(struct asker *a) {
     TRY(graph_forward(t->graph, &batch, t->arena.values, t->arena.buffers, NULL));
     TRY(graph_output(t->graph, &outputs));
     int64_t all = shape_count(&t->model->output), width = a->tell.width;
+    bool plain = (a->tell.classes || a->tell.logits) && !t->feed.norm.targets; /* else: what the outputs stand for */
     for (int i = 0; i < a->nwaiting; i++) {
         const float *raw = outputs + (i + 1) * all - width; /* the last row */
         memcpy(a->target, raw, (size_t)width * sizeof *raw);
@@ -130,7 +131,7 @@ static enum error answer_waiting(struct asker *a) {
                                               .sample = a->waiting[i].sample,
                                               .truth = a->waiting[i].truth,
                                               .y = a->target,
-                                              .raw = t->feed.norm.targets ? a->target : raw});
+                                              .raw = plain ? raw : a->target});
     }
     a->answered += a->nwaiting;
     a->nwaiting = 0;

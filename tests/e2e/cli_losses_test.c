@@ -173,6 +173,38 @@ static void binary_cross_entropy_learns(void **state) {
     pool_free(pool);
 }
 
+/* Values under bce are probabilities in every form that 'predict' has; the outputs behind them are there for who asks. */
+static void fractions_are_told_alike_in_every_form(void **state) {
+    (void)state;
+    char data[700], dir[600], head[64], line[256];
+    const char *run = dir + strlen("log.dir=");
+    struct pool *pool;
+    FILE *f = fopen(scratch_path("fractions.csv"), "w");
+    assert_non_null(f);
+    fputs("x,z,share\n", f);
+    for (int i = 0; i < 40; i++) fprintf(f, "%d,%d.5,0.%d\n", i % 7, i % 3, 10 + i);
+    assert_int_equal(fclose(f), 0);
+    snprintf(data, sizeof data, "data={set: csv, train: %s}", scratch_path("fractions.csv"));
+    snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("fractions"));
+    program_train(&control, SETS("loss=bce", data, "model={layers: [{linear: 1}]}", "batch=8", "train=20st"),
+                  SETS(dir, "mode=single", "devices=cpu:1"));
+    assert_ok(pool_create(&pool));
+    program_run(&other, 30, "predict", run, "val:0", "--json", NULL);
+    double share = json_get(&program_json(&other, pool)->children[0], "outputs")->children[0].number;
+    assert_true(share > 0 && share < 1);
+    for (int logits = 0; logits < 2; logits++)
+        for (int csv = 0; csv < 2; csv++) {
+            program_run(&other, 30, "predict", run, "val:0", csv ? "--csv" : "--top=3", logits ? "--logits" : NULL,
+                        NULL);
+            double told, wanted = logits ? log(share / (1 - share)) : share;
+            const char *format = csv ? "%63[^\n]\nval:0,0,%lf" : "%63[^ ] %lf";
+            snprintf(line, sizeof line, "%.255s", other.out);
+            assert_int_equal(sscanf(line, format, head, &told), 2);
+            if (!(fabs(told - wanted) < 1e-5)) fail_msg("%g, and not %g: %s", told, wanted, line);
+        }
+    pool_free(pool);
+}
+
 static void what_does_not_fit_is_refused(void **state) {
     (void)state;
     static const struct {
@@ -205,6 +237,7 @@ int main(void) {
         cmocka_unit_test(a_loss_that_is_a_name_is_told_by_its_name),
         cmocka_unit_test(balanced_weights_are_what_counts_say),
         cmocka_unit_test(binary_cross_entropy_learns),
+        cmocka_unit_test(fractions_are_told_alike_in_every_form),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests_name("losses", tests, NULL, NULL);

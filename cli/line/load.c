@@ -67,6 +67,13 @@ enum error cli_load(const struct cli_config *c, struct run_settings *out) {
     return err;
 }
 
+char *cli_as_yaml(const char *text, struct pool *pool) {
+    struct node node = {.kind = NODE_SCALAR, .text = text};
+    char *out = tree_write(&node, false, pool);
+    if (out) out[strcspn(out, "\n")] = '\0';
+    return out;
+}
+
 struct run_launched cli_launched(struct launcher *l) {
     bool found;
     if (launcher_find(NULL, l, &found) != ERR_NONE) {

@@ -30,6 +30,9 @@ enum error cli_read(const struct cli_config *c, struct run_settings *out, char *
  * configuration, which may ignore the environment. */
 struct run_launched cli_launched(struct launcher *l);
 
+/* A text as a scalar of YAML, in quotes where it needs them; NULL: no memory. */
+char *cli_as_yaml(const char *text, struct pool *pool);
+
 /* Opens the data and builds the model; on error everything that is wrong has been printed. */
 enum error cli_check(const struct job *job, struct job_facts *facts);
 

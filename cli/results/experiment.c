@@ -26,9 +26,13 @@ enum error experiment_show(const struct compare_options *o, const struct compare
 
 char *experiment_text(const char *path, const char *asked, struct pool *pool) {
     const char *file = path ? file_last_part(path) : "run", *base = path, *run_dir;
-    char *text = pool_printf(pool, "name: \"%.*s-%s\"\n", (int)strcspn(file, "."), file, asked);
-    if (path && cli_run_dir(path, pool, &base, &run_dir) != ERR_NONE) base = path;
-    return text && path ? pool_printf(pool, "%sbase: \"%s\"\n", text, base) : text;
+    const char *name = pool_printf(pool, "%.*s-%s", (int)strcspn(file, "."), file, asked);
+    if (name) name = cli_as_yaml(name, pool);
+    char *text = name ? pool_printf(pool, "name: %s\n", name) : NULL;
+    if (!path) return text;
+    if (cli_run_dir(path, pool, &base, &run_dir) != ERR_NONE) base = path;
+    base = cli_as_yaml(base, pool);
+    return text && base ? pool_printf(pool, "%sbase: %s\n", text, base) : NULL;
 }
 
 static int experiment_run(const struct compare_options *o, const struct runner *r, struct experiment *x) {

@@ -10,7 +10,6 @@
 #include "engine/data/unreadable.h"
 #include "engine/settings/run_config.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,12 +64,7 @@ static enum error data_source_take(struct cli_config *c, const char *source, str
         c->path = source;
         return ERR_NONE;
     }
-    size_t n = strlen(source), plain = 0;
-    while (isalnum((unsigned char)source[plain]) || strchr("_./-", source[plain] ? source[plain] : 1)) plain++;
-    if (n > 2000 || strpbrk(source, "\"\\\n"))
-        return FAIL(ERR_USAGE, "'%.60s' is not the name of a set, nor a path that can be written in YAML", source);
-    const char *quote = plain == n ? "" : "\"";
-    const char *text = pool_printf(pool, "data=%s%s%s", quote, source, quote);
+    const char *quoted = cli_as_yaml(source, pool), *text = quoted ? pool_printf(pool, "data=%s", quoted) : NULL;
     return text ? cli_set_first(c, text) : ERR_MEMORY; /* what --set says changes it */
 }
 
@@ -294,23 +288,27 @@ static enum error data_check(const struct data_options *asked) {
 }
 
 /* ---- prepare ---- */
-static void data_prepared_print(const struct dataset *d, const char *folder) {
+/* "train: FOLDER/train.bin" with the file's path in quotes where it needs them. */
+static const char *prepared_path(const char *key, const char *folder, const char *file, struct pool *pool) {
+    const char *path = pool_printf(pool, "%s/%s", folder, file), *quoted = path ? cli_as_yaml(path, pool) : NULL;
+    return quoted ? pool_printf(pool, "%s: %s", key, quoted) : NULL;
+}
+
+static enum error data_prepared_print(const struct dataset *d, const char *folder, struct pool *pool) {
+    bool tokens = d->type == SAMPLE_TOKENS, bytes = tokens && dataset_prepared_bytes(d);
     char text[8];
-    if (d->type == SAMPLE_TOKENS)
-        printf("data: {set: tokens, train: %s/train.bin, val: %s/val.bin, type: %s, vocabulary: "
-               "%lld, context: %lld%s%s%s}\n",
-               folder, folder, dataset_prepared_short(d) ? "u16" : "i32", (long long)d->classes, (long long)d->labels,
-               dataset_decode(d, 0, text) ? ", characters: " : "",
-               !dataset_decode(d, 0, text) ? ""
-               : dataset_prepared_bytes(d) ? "bytes"
-                                           : folder,
-               dataset_decode(d, 0, text) && !dataset_prepared_bytes(d) ? "/characters.txt" : "");
+    const char *train = prepared_path("train", folder, tokens ? "train.bin" : "train-images.npy", pool),
+               *val = prepared_path("val", folder, tokens ? "val.bin" : "val-images.npy", pool),
+               *characters = bytes ? "characters: bytes" : prepared_path("characters", folder, "characters.txt", pool);
+    if (!train || !val || !characters) return ERR_MEMORY;
+    printf("data: {set: %s, %s, %s", tokens ? "tokens" : "npy", train, val);
+    if (tokens)
+        printf(", type: %s, vocabulary: %lld, context: %lld", dataset_prepared_short(d) ? "u16" : "i32",
+               (long long)d->classes, (long long)d->labels);
     else if (d->classes)
-        printf("data: {set: npy, train: %s/train-images.npy, val: %s/val-images.npy, classes: "
-               "%lld}\n",
-               folder, folder, (long long)d->classes);
-    else
-        printf("data: {set: npy, train: %s/train-images.npy, val: %s/val-images.npy}\n", folder, folder);
+        printf(", classes: %lld", (long long)d->classes);
+    printf("%s%s}\n", dataset_decode(d, 0, text) ? ", " : "", dataset_decode(d, 0, text) ? characters : "");
+    return ERR_NONE;
 }
 
 static enum error data_prepare(const struct data_options *asked) {
@@ -324,10 +322,8 @@ static enum error data_prepare(const struct data_options *asked) {
         char some[8];
         if (err == ERR_NONE && dataset_decode(o.train, 0, some) && !dataset_prepared_bytes(o.train))
             err = dataset_prepare_characters(o.train, folder);
-        if (err == ERR_NONE)
-            data_prepared_print(o.train, folder);
-        else
-            cli_fail(err);
+        if (err == ERR_NONE) err = data_prepared_print(o.train, folder, o.settings.pool);
+        if (err != ERR_NONE) cli_fail(err);
         const struct node *augment = o.settings.config.data.augment;
         if (err == ERR_NONE && augment && (augment->kind != NODE_LIST || augment->count))
             fputs("add its 'augment': only samples without augmentation are written\n", stderr);

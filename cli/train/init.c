@@ -81,14 +81,6 @@ static enum error init_look_at_pictures(const char *folder, struct pool *pool, i
     return ERR_NONE;
 }
 
-/* A text as YAML: in quotes where it needs them. */
-static const char *init_as_yaml(const char *text, struct pool *pool) {
-    struct node node = {.kind = NODE_SCALAR, .text = text};
-    char *out = tree_write(&node, false, pool);
-    if (out) out[strcspn(out, "\n")] = '\0';
-    return out;
-}
-
 /* ": cat, dog, ..." */
 static const char *init_names_of(const struct dataset *d, struct pool *pool) {
     enum { SHOWN = 8 };
@@ -140,7 +132,7 @@ static enum error facts_take(const struct run_settings *s, struct pool *pool, st
         f->names = init_names_of(train, pool);
         f->characters = init_are_characters(train);
         const char *column = train->shape.ndim == 1 ? dataset_column_name(train, shape_count(&train->shape)) : NULL;
-        f->target = column ? init_as_yaml(column, pool) : NULL;
+        f->target = column ? cli_as_yaml(column, pool) : NULL;
         if (!f->names || (column && !f->target)) err = ERR_MEMORY;
         if (err == ERR_NONE && f->target && train->targets == 1) err = facts_find_signs(train, pool, &f->signs);
         dataset_close(val);
@@ -207,8 +199,8 @@ static enum error facts_look(const char *data, const char *path, struct pool *po
 /* The data as they are seen from the file: as given where both are seen from here, else from everywhere. */
 static const char *init_seen_from(const char *data, const char *path, struct pool *pool) {
     char full[PATH_MAX];
-    if (*data == '/' || !strchr(path, '/')) return init_as_yaml(data, pool);
-    return realpath(data, full) ? init_as_yaml(full, pool) : NULL;
+    if (*data == '/' || !strchr(path, '/')) return cli_as_yaml(data, pool);
+    return realpath(data, full) ? cli_as_yaml(full, pool) : NULL;
 }
 
 /* "photos.yaml" of "../photos/". */

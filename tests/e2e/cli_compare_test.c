@@ -101,7 +101,7 @@ static void a_matrix_is_run_and_gone_on_with(void **state) {
 static void gates_fail_with_exit_code_one(void **state) {
     (void)state;
     char config[600];
-    snprintf(config, sizeof config, "%s", scratch_path("c.yaml"));
+    snprintf(config, sizeof config, "%s", scratch_path("c \"\\ it's.yaml"));
     FILE *f = fopen(config, "w");
     fputs("model: {zoo: mlp, hidden: [16]}\ndata: {set: digits, train: 200, val: 20}\n"
           "batch: {size: 32, shards: 2}\ntrain: 30st\ndevices: cpu:2\n",

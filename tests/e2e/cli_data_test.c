@@ -72,7 +72,7 @@ static void prepares_what_it_can_read(void **state) {
     (void)state;
     char source[512], folder[512], config[512], line[2048];
     snprintf(source, sizeof source, "%s", scratch_path("source.txt"));
-    snprintf(folder, sizeof folder, "%s", scratch_path("prepared"));
+    snprintf(folder, sizeof folder, "%s", scratch_path("it's \"prepared\", {all} #1"));
     write_text(source);
     program_run(&p, 60, "data", "prepare", source, folder, "--set", "data.context=32", NULL);
     if (p.code) fail_msg("%s", p.err);

@@ -100,9 +100,18 @@ def _call(arguments: Sequence[Any], codes: Sequence[int] = (0,), shown: bool = F
     return called.output(codes)
 
 
+def _plain(value: Any) -> Any:
+    """A path, or a number or an array of numpy's, as what JSON knows."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if not hasattr(value, "tolist"):
+        raise TypeError(f"a {type(value).__name__} is no value of a configuration")
+    return value.tolist()
+
+
 def _text(value: Any) -> str:
     """A value as YAML, of which JSON is a part."""
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value, default=_plain)
 
 
 def _sets(settings: Dict[str, Any]) -> List[str]:

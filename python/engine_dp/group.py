@@ -26,6 +26,7 @@ TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int32": 4, "i
 OPS = {"sum": 0, "prod": 1, "min": 2, "max": 3, "avg": 4, "and": 5, "or": 6, "xor": 7}
 _MANY, _MOST = 128, 250  # calls that nobody has waited for: the library has room for 256
 _ANY = -1
+_BITS = ("and", "or", "xor")
 _MOVED_AS = {"bool": 6, "int8": 6}  # copied as bytes, never added
 
 
@@ -79,8 +80,8 @@ def _memory(x: Any, written: bool) -> _Memory:
 
 
 def _shaped(x: Any) -> Any:
-    """x as something that can be reshaped and assigned to."""
-    return x if hasattr(x, "data_ptr") else _array(x)
+    """x as something that can be reshaped, assigned and assigned to."""
+    return x.detach() if hasattr(x, "data_ptr") else _array(x)
 
 
 def _like(x: Any, times: Optional[int] = None, part: Optional[int] = None) -> Any:
@@ -95,6 +96,13 @@ def _like(x: Any, times: Optional[int] = None, part: Optional[int] = None) -> An
     if hasattr(x, "data_ptr"):
         return x.new_empty(shape)
     return numpy.empty(shape, _array(x).dtype)
+
+
+def _whole(value: int, bits: int, what: str) -> int:
+    """A number as the library takes it; ctypes would cut a larger one to another."""
+    if not -1 << bits - 1 <= value < 1 << bits - 1:
+        raise ValueError(f"a {what} has {bits} bits, and {value} has more")
+    return value
 
 
 class Work:
@@ -344,7 +352,8 @@ class Group:
         """A group of the ranks that give the same color, ordered by key, then by rank; None if color is below 0."""
         handle = ctypes.c_void_p()
         with self._waits():
-            check(library().engine_group_split(self._open(), color, key, ctypes.byref(handle)))
+            check(library().engine_group_split(self._open(), _whole(color, 32, "color"), _whole(key, 32, "key"),
+                                               ctypes.byref(handle)))
         if not handle:
             return None
         part = Group.__new__(Group)
@@ -383,6 +392,8 @@ class Group:
         long as the group."""
         kind = numpy.dtype(dtype)
         count = int(numpy.prod(shape, dtype=numpy.int64))
+        if count < 0:
+            raise ValueError(f"an array of shape {shape} is not possible")
         address = ctypes.c_void_p()
         with self._waits():
             check(library().engine_group_alloc(self._open(), count * kind.itemsize, ctypes.byref(address)))
@@ -472,6 +483,8 @@ class Group:
             raise ValueError(f"no operation '{op}': one of {', '.join(OPS)}")
         if memory.moved:
             raise TypeError("arrays of bool and int8 can be moved, not added")
+        if op in _BITS and memory.type < TYPES["int32"]:
+            raise TypeError(f"{op} is for integers")
         return OPS[op]
 
     @staticmethod
@@ -512,12 +525,14 @@ class Group:
         out = _like(x) if out is None else out
         a, b = _memory(x, False), _memory(out, True)
         self._fit(b, a, 1, "all_to_all")
+        if abs(a.address - b.address) < a.keep.nbytes:
+            raise ValueError("x and out of all_to_all may not overlap, since others still read x")
         return self._start("all_to_all", [a.address, b.address, a.count // self.size, a.type], out, (x, out), wait)
 
     def gather(self, x: Any, root: int = 0, wait: bool = True) -> Any:
         """All ranks' x on root, as all_gather gives them; None on the others."""
         whole = _like(x, times=self.size)
-        whole[self.rank] = x
+        whole[self.rank] = _shaped(x)
         a, b = _memory(x, False), _memory(whole, True)
         result = whole if self.rank == root else None
         return self._start("gather", [b.address, a.count, a.type, self._rank(root)], result, whole, wait)
@@ -547,7 +562,8 @@ class Group:
     def send(self, x: Any, to: int, tag: int = 0, wait: bool = True) -> Any:
         """Sends x to one rank, which receives it with the same tag, sooner or later; nothing here waits for that."""
         a = _memory(x, False)
-        return self._start("send", [a.address, a.count, a.type, self._peer(to), tag], None, x, wait)
+        return self._start("send", [a.address, a.count, a.type, self._peer(to), _whole(tag, 64, "tag")], None, x,
+                           wait)
 
     def recv(self, out: Any, source: Optional[int] = None, tag: int = 0, wait: bool = True) -> Any:
         """Receives into out what rank 'source' sends with the tag; messages with one tag from one rank come in the
@@ -567,7 +583,7 @@ class Group:
         self._look()
         with self._lock:
             try:
-                check(library().engine_recv_start(self._open(), a.address, a.count, a.type, source, tag,
+                check(library().engine_recv_start(self._open(), a.address, a.count, a.type, source, _whole(tag, 64, "tag"),
                                                   ctypes.byref(work._source), ctypes.byref(handle)))
             except BaseException:
                 del self._kept[id(work)]

@@ -741,6 +741,8 @@ class _Calls:
             return (ctypes.c_longlong * (self._size + 1))(*at)
 
         a, b = _Span(input, written=False), _Span(output)
+        if a.address < b.address + b.flat.nbytes and b.address < a.address + a.flat.nbytes:
+            raise ValueError("the input and the output of all_to_all may not overlap, since others still read the input")
         parts = self._start("all_to_all_parts", a.address, cuts(input, input_splits, a.count), b.address,
                             cuts(output, output_splits, b.count), a.type, keep=(a, b), opts=opts)
         return self._work(parts, [output], b.finish)

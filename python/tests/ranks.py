@@ -196,11 +196,18 @@ def others(g):
     assert list(g.reduce_scatter(a)) == [g.size * x for x in out]
     b = bytearray(range(N))
     assert bytes(g.broadcast(b)) == bytes(range(N))
+    rows = np.zeros((g.size, 2))
+    every = g.gather(bytes(b))
+    assert every is None or every.tobytes() == bytes(range(N)) * g.size
     np.testing.assert_array_equal(g.all_gather(np.array([True, False])), [[True, False]] * g.size)
     for wrong, error in ((lambda: g.all_reduce(np.array([True])), TypeError),
                          (lambda: g.all_reduce(np.zeros((4, 4)).T), TypeError),
                          (lambda: g.all_reduce(np.zeros(3, "c8")), TypeError),
                          (lambda: g.all_reduce(np.zeros(3), "mean"), ValueError),
+                         (lambda: g.all_reduce(np.zeros(3), "and"), TypeError), (lambda: g.empty(-3), ValueError),
+                         (lambda: g.all_to_all(rows, out=rows), ValueError),
+                         (lambda: g.split(1 << 31), ValueError), (lambda: g.split(0, -1 << 40), ValueError),
+                         (lambda: g.send(np.zeros(3), g.rank - 1 if g.rank else 1, 1 << 63), ValueError),
                          (lambda: g.all_reduce(np.zeros(3, np.dtype("f4").newbyteorder())), TypeError),
                          (lambda: g.broadcast(np.zeros(3), g.size), ValueError),
                          (lambda: g.reduce(np.zeros(3), -1), ValueError),
@@ -222,6 +229,10 @@ def others(g):
         x = torch.full((N,), g.rank + 1, dtype=kind)
         assert torch.equal(g.all_reduce(x), torch.full((N,), sum(range(1, g.size + 1)), dtype=kind))
         assert g.all_gather(x).shape == (g.size, N)
+    trained = torch.ones(N, requires_grad=True)
+    assert g.scatter(torch.full((g.size, N), 2.0), trained) is trained and trained.sum() == 2 * N
+    every = g.gather(trained)
+    assert every is None or not every.requires_grad
 
 
 def failures(g):

@@ -362,6 +362,13 @@ def wrong(groups, rank, size):
         assert 1 < (datetime.datetime.now() - began).total_seconds() < 20
     else:
         raise AssertionError("nobody has sent anything")
+    rows = torch.zeros(size, 3)
+    try:
+        dist.all_to_all_single(rows, rows, group=groups[1])
+    except ValueError as e:
+        assert "may not overlap" in str(e), e
+    else:
+        raise AssertionError("what others still read was written")
     left_early(dist.new_group(backend="engine"), rank)
     monitored(dist.new_group(backend="engine"), rank, size)
 

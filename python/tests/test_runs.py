@@ -55,6 +55,15 @@ class Runs(unittest.TestCase):
         page = engine_dp.report(run)
         self.assertTrue(page.read_text().startswith("<!DOCTYPE html>"))
 
+    def test_values_of_other_kinds(self):
+        """Paths, with characters that YAML would take for its own, and numpy's numbers and arrays."""
+        run = engine_dp.run(**{**SMALL, "model": {"zoo": "mlp", "hidden": np.array([8, 4])}}, seed=np.int64(3),
+                            train="1st", log__dir=pathlib.Path("a [new] {one}: #1"))
+        self.assertEqual(run.path, pathlib.Path("a [new] {one}: #1"))
+        self.assertIn("seed: 3", run.config)
+        with self.assertRaises(TypeError):
+            engine_dp.run(seed={1, 2}, **SMALL)
+
     def test_a_run_in_progress(self):
         run = engine_dp.start(mode="single", devices="cpu:1", train="1000000st", log__dir="one", **SMALL)
         self.assertEqual((run.path, run.running), (pathlib.Path("one"), True))

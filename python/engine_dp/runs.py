@@ -59,7 +59,9 @@ def _columns(records: List[Dict[str, Any]]) -> Columns:
         elif all(v is None or isinstance(v, (int, float)) for v in values):
             columns[key] = numpy.array([math.nan if v is None else v for v in values], "f8")
         else:
-            columns[key] = numpy.array(values, object)
+            columns[key] = numpy.empty(len(values), object)  # lists, as tags are, would become further dimensions
+            for i, v in enumerate(values):
+                columns[key][i] = v
     return columns
 
 

@@ -141,6 +141,8 @@ class Runs(unittest.TestCase):
         frame = run.frame()
         self.assertEqual(len(frame), 14)
         self.assertEqual(frame["val.accuracy"].notna().sum(), 2)
+        listed = engine_dp.runs(".").frame()
+        self.assertEqual((listed["name"].tolist(), listed["tags"].tolist()), (["one"], [[]]))
 
 
 if __name__ == "__main__":

@@ -85,18 +85,20 @@ static void path_draw(int far[SIDE][STRIDE], const char *path, struct draw *d, f
 }
 
 /* Coverage of each pixel by a pen of that radius with an edge one pixel wide, then ink on paper,
- * then noise. */
+ * then noise. Rows are as long as vectors are, and what is beyond the picture goes. */
 VECTORISED static void digit_ink(int far[SIDE][STRIDE], struct draw *d, float radius, uint8_t *out) {
     int paper = draw_below(d, 40), range = 110 + draw_below(d, 105), noise = 13 + draw_below(d, 60);
-    uint8_t grain[PIXELS];
+    uint8_t grain[PIXELS + STRIDE - SIDE] = {0}, row[STRIDE];
     draw_bytes(d, grain, PIXELS);
-    for (int y = 0; y < SIDE; y++)
-        for (int x = 0; x < SIDE; x++) {
+    for (int y = 0; y < SIDE; y++) {
+        for (int x = 0; x < STRIDE; x++) {
             float edge = radius + 0.5f - sqrtf((float)far[y][x]) * (1.0f / 32);
             int cover = drawn_clamp((int)(edge * 256), 0, 256);
             int v = 256 * paper + range * cover + noise * (grain[y * SIDE + x] - 128) + 128;
-            out[y * SIDE + x] = (uint8_t)(drawn_clamp(v, 0, 65535) >> 8);
+            row[x] = (uint8_t)(drawn_clamp(v, 0, 65535) >> 8);
         }
+        memcpy(out + y * SIDE, row, SIDE);
+    }
 }
 
 static void figure_draw(struct draw *d, int figure, uint8_t *out) {

@@ -64,8 +64,7 @@ MUST_CHECK static inline enum error norm_check_count(const struct op_args *a, in
     if (!a->training || count > 1 || a->sync) return ERR_NONE;
     return FAIL(
         ERR_CONFIG,
-        "batchnorm expected more than 1 value per channel when training, got %lld\nmake the batch of each shard "
-        "larger",
+        "batchnorm expected more than 1 value per channel when training, got %lld\nmake the batch of each shard larger",
         (long long)count);
 }
 

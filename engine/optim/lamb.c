@@ -68,8 +68,7 @@ const struct optim_ops optim_lamb = {
                 .fields = fields,
                 .size = sizeof(struct lamb_config),
                 .shorthand = "lr",
-                .help = "AdamW with a learning rate for each tensor (arXiv:1904.00962), for large "
-                        "batches",
+                .help = "AdamW with a learning rate for each tensor (arXiv:1904.00962), for large batches",
                 .check = adam_check},
     .nslots = 2,
     .slot_names = {"exp_avg", "exp_avg_sq"},

@@ -66,8 +66,7 @@ const struct optim_ops optim_lars = {
                 .fields = fields,
                 .size = sizeof(struct lars_config),
                 .shorthand = "lr",
-                .help = "Momentum with a learning rate for each tensor (arXiv:1708.03888), for "
-                        "large batches"},
+                .help = "Momentum with a learning rate for each tensor (arXiv:1708.03888), for large batches"},
     .nslots = 1,
     .slot_names = {"momentum_buffer"},
     .nnorms = OPTIM_NORMS,

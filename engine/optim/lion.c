@@ -51,8 +51,7 @@ static const struct config_field fields[] = {
     OPTIM_REAL(lion_config, lr, "1e-4",
                "Learning rate, before lr_scale and schedule: each step changes a weight by this much", .max = -1),
     OPTIM_BETAS(lion_config, "[0.9, 0.99]",
-                "Shares of the running mean of the gradient that are kept: for the sign, and for "
-                "itself"),
+                "Shares of the running mean of the gradient that are kept: for the sign, and for itself"),
     OPTIM_REAL(lion_config, weight_decay, "0",
                "This share of the weights, times the learning rate, is subtracted in every step", .max = -1),
     OPTIM_TENSORS(lion_config, decay, "all", DECAY_HELP),

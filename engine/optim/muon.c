@@ -183,8 +183,7 @@ static const struct config_field fields[] = {
     OPTIM_REAL(muon_config, adam_lr, "same", "Learning rate of all that is no matrix of a hidden layer; same: lr",
                .max = -1, .choices = "same"),
     OPTIM_BETAS(muon_config, "[0.9, 0.95]",
-                "Of what AdamW updates: how much is kept of the running means of the gradient "
-                "and of its square"),
+                "Of what AdamW updates: how much is kept of the running means of the gradient and of its square"),
     OPTIM_REAL(muon_config, eps, "1e-8", "Of what AdamW updates: added to the denominator", .min = 1e-30, .max = 1),
     OPTIM_REAL(muon_config, weight_decay, "0.01",
                "This share of the weights, times the learning rate, is subtracted in every step", .max = -1),

@@ -171,9 +171,8 @@ static const struct config_field emulate_fields[] = {
     {"bandwidth", CONFIG_RATE, AS(bandwidth), "off", "Bandwidth of each device's port, in each direction: 1Gbit",
      .min = 1, .max = 1e15, .choices = "off"},
     {"up", CONFIG_RATE, AS(up), "same",
-     "Bandwidth of what leaves a port, where it is another one than of what comes: "
-     "50Mbit",
-     .min = 1, .max = 1e15, .choices = "same"},
+     "Bandwidth of what leaves a port, where it is another one than of what comes: 50Mbit", .min = 1, .max = 1e15,
+     .choices = "same"},
     {"latency", CONFIG_SECONDS, AS(latency), "0s", "Time that is added to every message: 50us", .min = 0, .max = 60},
     {"jitter", CONFIG_SECONDS, AS(jitter), "0s",
      "Mean of a further time that is drawn for every message, from an exponential distribution: 5ms", .min = 0,
@@ -212,8 +211,7 @@ static const struct config_field comm_fields[] = {
     {"sha256", CONFIG_STRING, offsetof(struct comm_config, sha256),
      .help = "Digest that the plug-in of 'algorithm' must have; default: the one that it has when the run begins"},
     {"order", CONFIG_ENUM, offsetof(struct comm_config, order), "auto",
-     "Order of additions: tree gives the same bits on any number of devices, ring the same in dp "
-     "and ddp",
+     "Order of additions: tree gives the same bits on any number of devices, ring the same in dp and ddp",
      .choices = "auto|tree|ring"},
     {"timeout", CONFIG_SECONDS, offsetof(struct comm_config, timeout), "60s",
      "How long to wait for a rank before giving up; for a GPU, four fifths of this time. 'engine run' then ends the "

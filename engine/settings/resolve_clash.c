@@ -82,8 +82,7 @@ enum error resolve_numbers(struct resolve *r) {
     bool noise = c->train.noise_scale.unit != SPAN_OFF;
     resolve_clash(r, noise && (plan->alone || plan->by_turns || c->sharing.compressed), "train.noise_scale",
                   "the noise scale compares the shards' gradients with that of the whole batch, which no device has "
-                  "here (mode '{mode}', {at mode})\nleave out comm.compress, "
-                  "ddp.sync or staleness");
+                  "here (mode '{mode}', {at mode})\nleave out comm.compress, ddp.sync or staleness");
     resolve_clash(r, unable && c->precision == PRECISION_FP16, "precision",
                   "precision fp16 needs a GPU, and devices are '{devices}' ({at devices})\n"
                   "use bf16: it has the range of f32");

@@ -36,13 +36,10 @@ static void launch_read_init(struct resolve *r) {
     } else if (!strcmp(p->init, "env://")) {
         if (!l->by)
             config_error(r->e, init, false,
-                         "'run.init' is env://, but RANK, WORLD_SIZE, "
-                         "MASTER_ADDR and MASTER_PORT are not all set");
+                         "'run.init' is env://, but RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are not all set");
     } else if (strcmp(p->init, "auto") != 0) {
         config_error(r->e, init, false,
-                     "'run.init' must be auto, none, env://, tcp://HOST:PORT or file:///PATH, got "
-                     "\"%.64s\"",
-                     p->init);
+                     "'run.init' must be auto, none, env://, tcp://HOST:PORT or file:///PATH, got \"%.64s\"", p->init);
     }
 }
 
@@ -89,10 +86,9 @@ static void refuse_secret(struct resolve *r, const struct node *token) {
     place.file = NULL;
     if (token->line == 0) place.source = "--set run.token=...";
     config_error(r->e, &place, false,
-                 "'run.token' must be auto, none, env:NAME or file:PATH, and not the secret "
-                 "itself, which would be written to the run's files\nexport the secret as "
-                 "ENGINE_TOKEN and set run.token: auto; or put it into a file, chmod 600 it, and "
-                 "set run.token: file:PATH");
+                 "'run.token' must be auto, none, env:NAME or file:PATH, and not the secret itself, which would be "
+                 "written to the run's files\nexport the secret as ENGINE_TOKEN and set run.token: auto; or put it "
+                 "into a file, chmod 600 it, and set run.token: file:PATH");
 }
 
 static void check_token(struct resolve *r) {

@@ -175,8 +175,7 @@ static void devices_read_count(struct resolve *r, const struct node *node, const
         d->count = (int)count;
     else
         config_error(r->e, node, false,
-                     "'devices' must be auto, or a kind and a number from 1 to %d, got "
-                     "\"%.48s\"\nas in %s:4",
+                     "'devices' must be auto, or a kind and a number from 1 to %d, got \"%.48s\"\nas in %s:4",
                      RUN_DEVICES_MAX, r->c->devices_text, d->kind);
 }
 
@@ -250,8 +249,7 @@ static enum error devices_count_launched(struct resolve *r) {
     int here = l->locals > 0 ? l->locals : 1;
     if (d->count && d->count != here && d->count != l->size && !devices_see_own_unit(d))
         config_error(r->e, resolve_find(r, "devices"), false,
-                     "%d devices, but %s has started %d process%s, %d of them here\nleave "
-                     "'devices' to it: %s",
+                     "%d devices, but %s has started %d process%s, %d of them here\nleave 'devices' to it: %s",
                      d->count, l->by, l->size, l->size == 1 ? "" : "es", here, d->kind);
     d->local = here;
     d->count = l->size - r->c->sharing.servers;

@@ -381,9 +381,7 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
     print_waits(s, f);
     print_bytes(s, f);
     if (s->loss_scale > 0)
-        fprintf(f,
-                "fp16        %lld of %lld steps left out as their gradient overflowed, the loss's "
-                "scale is %g\n",
+        fprintf(f, "fp16        %lld of %lld steps left out as their gradient overflowed, the loss's scale is %g\n",
                 (long long)s->skipped, (long long)s->steps, s->loss_scale);
     if (s->compress && s->packed > 0) {
         fprintf(f, "gradients, all ranks  %s sent (%s), ", text_of_bytes(s->packed, sent), s->compress);

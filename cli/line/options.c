@@ -174,10 +174,11 @@ static enum error option_list_append(const struct cli *cli, const char *value, s
 static enum error option_read_value(const struct cli *cli, const struct option *o, const char *value, void *out) {
     if (o->many) return option_list_append(cli, value, out);
     if (o->read) return o->read(value, out);
-    if (o->key) {
-        const char *text = *o->key ? pool_printf(cli->pool, "%s=%s", o->key, value) : value;
-        return text ? cli_set(out, text) : ERR_MEMORY;
+    if (o->key && *o->key) { /* its value is a text, as [::1]:29500 is */
+        const char *quoted = cli_as_yaml(value, cli->pool);
+        value = quoted ? pool_printf(cli->pool, "%s=%s", o->key, quoted) : NULL;
     }
+    if (o->key) return value ? cli_set(out, value) : ERR_MEMORY;
     const struct config_field field = {
         .type = o->type, .min = o->min, .max = o->max, .choices = option_choices_of(o, cli->pool)};
     return value_read(&field, value, out) == VALUE_RIGHT ? ERR_NONE : ERR_USAGE;

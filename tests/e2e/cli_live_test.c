@@ -173,6 +173,9 @@ static void what_is_in_the_way_is_named(void **state) {
     program_run(&p, 60, "run", "--set", dir, "--set", "train=5st", "--dashboard=0.0.0.0:0", NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.err, "open to everyone"));
+    snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("six"));
+    program_run(&p, 60, "run", "--set", dir, "--set", "train=1st", "--dashboard=[::1]:0", NULL);
+    if (p.code) program_assert_code(&p, 69); /* a host without IPv6 */
 }
 
 /* ---- a real browser ---- */

@@ -308,7 +308,8 @@ class _Slices:
 
     def clip(self, used: List[nn.Parameter], most: float) -> None:
         """All ranks add the squares of their parts. Gradients that are not used are zero."""
-        norms = [torch.linalg.vector_norm(t, dtype=torch.float64).to(self.parts[0].device) for t in self.parts]
+        reals = [torch.view_as_real(t) if t.is_complex() else t for t in self.parts]
+        norms = [torch.linalg.vector_norm(t, dtype=torch.float64).to(self.parts[0].device) for t in reals]
         total = torch.stack(norms).square().sum()
         dist.all_reduce(total, group=self.ps._group)
         scale = (most / (total.sqrt() + 1e-6)).clamp(max=1)

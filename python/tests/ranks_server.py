@@ -355,6 +355,17 @@ def unscale(ps):
     scaler.unscale_(ps.optimizer)
 
 
+def complex_norm(rank, size, exact):
+    """The norm of complex gradients is that of their parts: a step of rate 1 is as long as clip says."""
+    for server in ("shared", "sharded"):
+        ps = ParameterServer(nn.Linear(3, 2, dtype=torch.complex64), functools.partial(torch.optim.SGD, lr=1.0), server, clip=1e-3)
+        before = [p.detach().clone() for p in ps.module.parameters()]
+        ps(torch.ones(4, 3, dtype=torch.complex64)).abs().sum().backward()
+        ps.step()
+        moved = sum((p.detach() - b).abs().square().sum().item() for p, b in zip(ps.module.parameters(), before))
+        assert abs(moved ** 0.5 - 1e-3) < 1e-5, moved
+
+
 def mistakes(rank, size, exact):
     def make(**ways):
         return ParameterServer(Net(), ways.pop("optimizer", SGD), **ways)

@@ -14,7 +14,7 @@ from test_torch import run_ranks, torch
 class Server(unittest.TestCase):
     def test_two_ranks(self):
         run_ranks(self, "ranks_server.py", 2, "engine", "same_as_ddp", "begun_alike", "scheduled",
-                  "bytes_are_the_formula", "in_turn", "mistakes", "uneven")
+                  "bytes_are_the_formula", "in_turn", "complex_norm", "mistakes", "uneven")
 
     def test_three_ranks(self):
         run_ranks(self, "ranks_server.py", 3, "engine", "same_as_ddp", "begun_alike", "scheduled",

@@ -38,6 +38,12 @@ static bool cell_missing(const char *cell) {
     return false;
 }
 
+/* "1,5", which is a number elsewhere, and here would be a category for each of its values. */
+static bool cell_has_decimal_comma(const char *cell) {
+    const char *end = cell + strspn(cell, "+-0123456789");
+    return end > cell && *end == ',' && end[1] && !end[1 + strspn(end + 1, "0123456789")];
+}
+
 /* "t.csv:7: column 2 'age'" */
 static char *cell_place(const struct table *t, int64_t column, char out[700]) {
     char words[96];
@@ -140,6 +146,11 @@ static enum error find_cell(struct table *t, int64_t column, const char *cell, f
     bool number = !f->asked && cell_number(cell, &value);
     char at[700];
     if (!f->asked && !number && cell_any_number(cell, &value)) return table_no_number(t, column, cell, "");
+    if (f->kind == UNSEEN && !f->asked && cell_has_decimal_comma(cell))
+        return FAIL(ERR_DATA,
+                    "%s: '%.40s' has a decimal comma\nwrite numbers with a point, as in 1.5; if its cells are "
+                    "categories: data.categorical: [NAME]",
+                    cell_place(t, column, at), cell);
     if (f->kind == UNSEEN) f->kind = number ? NUMBER : TEXT, f->line = t->line;
     if (f->kind == TEXT && number)
         return FAIL(ERR_DATA,

@@ -111,6 +111,7 @@ static void what_is_wrong_is_named(void **state) {
     } wrong[] = {
         {ERR_DATA, "a,b\n1,x\n1O,y\n", "", "t.csv:3: column 1 'a': '1O' is no number", "categorical"},
         {ERR_DATA, "a,b\nx,1\n7,2\n", "", "t.csv:3: column 1 'a': '7' is a number, where line 2 has text", "header"},
+        {ERR_DATA, "a;b\n1,5;x\n2,5;y\n", "", "t.csv:2: column 1 'a': '1,5' has a decimal comma", "categorical"},
         {ERR_DATA, "a,b\n1,2\n,3\n", ", missing: error", "t.csv:3: column 1 'a': '': the value is missing", "mean"},
         {ERR_DATA, "a,b\n,2\n,3\n", "", "column 1 'a' has no value at all", "without"},
         {ERR_DATA, "a,b\n\xe9t\xe9,2\n1,3\n", "", "t.csv:2: column 1 'a': its text is no UTF-8", "UTF-8"},

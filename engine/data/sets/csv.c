@@ -84,11 +84,6 @@ static enum error notes_add(struct csv *s, const struct table *t) {
                     "missing values, which become what data.missing says (the column's mean, of categories none)");
 }
 
-static bool csv_has_decimal_comma(const char *cell) {
-    const char *end = cell + strspn(cell, "+-0123456789");
-    return end > cell && *end == ',' && end[1] && !end[1 + strspn(end + 1, "0123456789")];
-}
-
 /* What the target is: one of 'classes' classes, or a value. */
 static enum error target_set(struct csv *s, const struct table *t, int64_t classes) {
     const struct table_column *target = &s->columns.column[s->columns.inputs];
@@ -96,9 +91,6 @@ static enum error target_set(struct csv *s, const struct table *t, int64_t class
     d->classes = classes;
     d->labels = classes > 0;
     d->targets = classes ? 0 : 1;
-    if (!classes && target->count && csv_has_decimal_comma(target->category[0]))
-        return FAIL(ERR_DATA, "%s: the target '%.32s' has a decimal comma\nwrite numbers with a point, as in 1.5",
-                    t->path, target->category[0]);
     if (!classes && target->count)
         return FAIL(ERR_CONFIG, "%s: the target holds text, and loss mse needs numbers\nuse loss: cross_entropy",
                     t->path);

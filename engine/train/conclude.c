@@ -112,11 +112,14 @@ enum error run_conclude(struct run *r) {
     struct trainer *t = r->t;
     const struct run_config *c = t->config;
     bool best = false; /* by an evaluation that is made here, even where the step has been saved before it */
+    /* If no metric decides about it, the last checkpoint comes to the disk while the evaluation runs. */
+    bool saves = run_save_every(t) > 0;
+    if (saves && r->saved != t->at.step && !metric_find(c->checkpoint.best)) TRY(run_save(r, false));
     if (!r->stopped && !r->val_is_new && c->eval.every.unit != SPAN_OFF) {
         TRY(run_evaluate(r));
         best = run_is_better(r);
     }
-    if (best || (run_save_every(t) > 0 && r->saved != t->at.step)) TRY(run_save(r, best));
+    if (best || (saves && r->saved != t->at.step)) TRY(run_save(r, best));
     struct summary s = {.mode = c->mode,
                         .run_dir = t->job->run_dir,
                         .run_id = t->run_id,

@@ -127,7 +127,7 @@ ENGINE_API int engine_barrier(struct engine_group *g);
 /* These calls run beside the caller's own work, up to 256 at a time, in the order of their starts; any thread may wait
  * for them, in any order. Every work needs engine_work_wait once. Until that has returned, the caller neither reads nor
  * writes the work's memory (recv or buf), except that it may read buf of a send. 'send' is read at the start, except by
- * reduce, reduce_scatter and all_to_all. On failure *out is NULL. A call that is started on one rank is started on all. */
+ * reduce, reduce_scatter, all_to_all, gather and scatter. On failure *out is NULL. A call that is started on one rank is started on all. */
 ENGINE_API int engine_all_reduce_start(struct engine_group *g, const void *send, void *recv, long long count,
                                        enum engine_type type, enum engine_op op, struct engine_work **out);
 ENGINE_API int engine_reduce_start(struct engine_group *g, const void *send, void *recv, long long count,
@@ -142,12 +142,10 @@ ENGINE_API int engine_all_to_all_start(struct engine_group *g, const void *send,
  * [from[r], from[r + 1]) of recv. 'to' and 'from' have size + 1 entries and are read at the start. */
 ENGINE_API int engine_all_to_all_parts_start(struct engine_group *g, const void *send, const long long *to, void *recv,
                                              const long long *from, enum engine_type type, struct engine_work **out);
-/* In place: buf holds size * count on every rank, and a rank's own part begins at rank * count. gather brings the parts
- * to root's buf, scatter brings root's parts to their ranks. The other parts keep what they hold. */
-ENGINE_API int engine_gather_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
-                                   struct engine_work **out);
-ENGINE_API int engine_scatter_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
-                                    struct engine_work **out);
+ENGINE_API int engine_gather_start(struct engine_group *g, const void *send, void *recv, long long count,
+                                   enum engine_type type, int root, struct engine_work **out);
+ENGINE_API int engine_scatter_start(struct engine_group *g, const void *send, void *recv, long long count,
+                                    enum engine_type type, int root, struct engine_work **out);
 ENGINE_API int engine_reduce_scatter_start(struct engine_group *g, const void *send, void *recv, long long count,
                                            enum engine_type type, enum engine_op op, struct engine_work **out);
 ENGINE_API int engine_send_start(struct engine_group *g, const void *buf, long long count, enum engine_type type,

@@ -189,8 +189,8 @@ static enum error call_run_alone(struct group *g, struct collective *c) {
         TRY(carrier_alone(g, c));
     else if (c->kind == KIND_ALL_TO_ALL)
         TRY(plain_move(c, c->kind));
-    else if (c->into)
-        memmove(c->into, element(c, c->buf, c->part[0]), bytes_of(c, part_size(c, 0)));
+    else if (c->own)
+        memmove(c->own, element(c, c->buf, c->part[0]), bytes_of(c, part_size(c, 0)));
     return g->link->ops->failure(g->link);
 }
 
@@ -246,6 +246,7 @@ enum error call_run(struct group *g, struct collective *c, bool patient) {
     c->link = g->link;
     c->rank = g->rank;
     c->size = g->size;
+    if (has_only_own(c)) c->buf = own_place(c);
     c->places = &g->places;
     c->bands = &g->bands;
     if (!c->algo) c->algo = g->algo; /* a meeting brings its own */

@@ -381,7 +381,7 @@ enum error group_broadcast(struct group *g, struct dispatch how, void *buf, int6
 enum error group_reduce_scatter(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t,
                                 enum redop op) {
     struct collective c = call_in_parts(g, KIND_REDUCE_SCATTER, buf, part, t, 0);
-    c.into = how.into;
+    c.own = how.own;
     c.sum.op = op;
     c.sum.first = g->params.idle;
     return group_start(g, how, &c);
@@ -404,11 +404,13 @@ enum error group_gather_all(struct group *g, void *all, int n) {
 
 enum error group_scatter(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t, int root) {
     struct collective c = call_in_parts(g, KIND_SCATTER, buf, part, t, root);
+    c.own = how.own;
     return group_start(g, how, &c);
 }
 
 enum error group_gather(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t, int root) {
     struct collective c = call_in_parts(g, KIND_GATHER, buf, part, t, root);
+    c.own = root == g->rank ? NULL : how.own;
     return group_start(g, how, &c);
 }
 

@@ -101,7 +101,8 @@ struct dispatch {
     int64_t apart;      /* of a sum: this rank gives one term for each subtree of its run of leaves, which lie so
                  many elements apart; the sum lands where the first lies. 0: one term for its run */
     bool givers;        /* of an all-gather: only ranks that give to sums (group_params.idle) receive */
-    void *into; /* of a reduce_scatter in the host's memory: where this rank's part goes; NULL: it stays in buf */
+    void *own; /* in the host's memory: where this rank's part of a reduce_scatter or of a scatter goes, or lies in a
+                  gather of which it is not root; NULL: in buf */
 };
 #define GROUP_ON(on, handle) ((struct dispatch){.lane = (on), .work = (handle)})
 #define GROUP_INLINE GROUP_ON(LANE_INLINE, NULL)
@@ -117,8 +118,9 @@ MUST_CHECK enum error group_reduce(struct group *g, struct dispatch how, void *b
 MUST_CHECK enum error group_broadcast(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t,
                                       int root);
 /* Rank r's part of buf is [part[r], part[r + 1]) in elements (size + 1 entries). reduce_scatter:
- * each rank's own part (or how.into) holds the sum afterwards, the rest keeps its content. all_gather: every part
- * from its owner. scatter: root's parts to their owners. gather: to root. */
+ * each rank's own part (or how.own) holds the sum afterwards, the rest keeps its content. all_gather: every part
+ * from its owner. scatter: root's parts to their owners. gather: to root. Of the memory of a rank that is not root, these
+ * two touch only its own part; if how.own says where that lies, the rank needs no buf. */
 MUST_CHECK enum error group_reduce_scatter(struct group *g, struct dispatch how, void *buf, const int64_t *part,
                                            enum dtype t, enum redop op);
 MUST_CHECK enum error group_all_gather(struct group *g, struct dispatch how, void *buf, const int64_t *part,

@@ -178,7 +178,6 @@ void engine_group_close(struct engine_group *g) {
     group_close(g->group);
     flight_close(g->flight, g->aborted);
     station_close(g->station);
-    memory_free(g->scratch);
     memory_free(g->part);
     pool_free(g->pool);
     memory_free(g);
@@ -246,22 +245,6 @@ static enum error parts_cut(struct engine_group *g, long long count, enum engine
     return ERR_NONE;
 }
 
-/* A whole buffer of the group's own: this rank's part of it in *part. */
-static enum error scratch_reserve(struct engine_group *g, long long count, enum engine_type type, char **part) {
-    *part = g->scratch;
-    TRY(parts_cut(g, count, type));
-    size_t each = group_size_of(count, type), all = each * (size_t)group_size(g->group);
-    if (all > g->scratch_bytes || !g->scratch) {
-        char *memory = memory_new(all);
-        if (!memory) return group_give_up(g, ERR_MEMORY);
-        memory_free(g->scratch);
-        g->scratch = memory;
-        g->scratch_bytes = all;
-    }
-    *part = g->scratch + each * (size_t)group_rank(g->group);
-    return ERR_NONE;
-}
-
 int engine_all_reduce(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
                       enum engine_op op) {
     group_copy_in(recv, send, group_size_of(count, type));
@@ -298,28 +281,31 @@ int engine_all_gather(struct engine_group *g, const void *send, void *recv, long
     return error_exit_code(parts_all_gather(g, GROUP_INLINE, send, recv, count, type));
 }
 
+/* how.own: where this rank's part lies, or goes. */
+static enum error parts_gather(struct engine_group *g, struct dispatch how, void *recv, long long count,
+                               enum engine_type type, int root) {
+    TRY(parts_cut(g, count, type));
+    size_t each = group_size_of(count, type);
+    if (root == group_rank(g->group)) group_copy_in((char *)recv + each * (size_t)root, how.own, each);
+    return group_gather(g->group, how, recv, g->part, group_type_of(type), root);
+}
+
 int engine_gather(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
                   int root) {
-    char *part;
-    enum error err = scratch_reserve(g, count, type, &part);
-    if (err) return error_exit_code(err);
-    group_copy_in(part, send, group_size_of(count, type));
-    err = group_gather(g->group, GROUP_INLINE, g->scratch, g->part, group_type_of(type), root);
-    if (!err && root == group_rank(g->group))
-        group_copy_in(recv, g->scratch, group_size_of(count, type) * (size_t)group_size(g->group));
-    return error_exit_code(err);
+    const struct dispatch how = {.lane = LANE_INLINE, .own = (void *)(uintptr_t)send};
+    return error_exit_code(parts_gather(g, how, recv, count, type, root));
+}
+
+static enum error parts_scatter(struct engine_group *g, struct dispatch how, const void *send, long long count,
+                                enum engine_type type, int root) {
+    TRY(parts_cut(g, count, type));
+    return group_scatter(g->group, how, (void *)(uintptr_t)send, g->part, group_type_of(type), root);
 }
 
 int engine_scatter(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
                    int root) {
-    char *part;
-    enum error err = scratch_reserve(g, count, type, &part);
-    if (err) return error_exit_code(err);
-    if (root == group_rank(g->group))
-        group_copy_in(g->scratch, send, group_size_of(count, type) * (size_t)group_size(g->group));
-    err = group_scatter(g->group, GROUP_INLINE, g->scratch, g->part, group_type_of(type), root);
-    if (!err) group_copy_in(recv, part, group_size_of(count, type));
-    return error_exit_code(err);
+    const struct dispatch how = {.lane = LANE_INLINE, .own = recv};
+    return error_exit_code(parts_scatter(g, how, send, count, type, root));
 }
 
 static enum error parts_reduce_scatter(struct engine_group *g, struct dispatch how, const void *send, long long count,
@@ -331,7 +317,7 @@ static enum error parts_reduce_scatter(struct engine_group *g, struct dispatch h
 int engine_reduce_scatter(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
                           enum engine_op op) {
     return error_exit_code(
-        parts_reduce_scatter(g, (struct dispatch){.lane = LANE_INLINE, .into = recv}, send, count, type, op));
+        parts_reduce_scatter(g, (struct dispatch){.lane = LANE_INLINE, .own = recv}, send, count, type, op));
 }
 
 static enum error parts_all_to_all(struct engine_group *g, struct dispatch how, const void *send, void *recv,
@@ -421,26 +407,24 @@ int engine_all_to_all_parts_start(struct engine_group *g, const void *send, cons
         group_all_to_all(g->group, GROUP_COMM(&w), send, g->part, recv, g->from, group_type_of(type)), &w, out);
 }
 
-int engine_gather_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
-                        struct engine_work **out) {
+int engine_gather_start(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
+                        int root, struct engine_work **out) {
     struct work *w = NULL;
-    enum error err = parts_cut(g, count, type);
-    if (!err) err = group_gather(g->group, GROUP_COMM(&w), buf, g->part, group_type_of(type), root);
-    return group_work_started(err, &w, out);
+    const struct dispatch how = {.lane = LANE_COMM, .work = &w, .own = (void *)(uintptr_t)send};
+    return group_work_started(parts_gather(g, how, recv, count, type, root), &w, out);
 }
 
-int engine_scatter_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
-                         struct engine_work **out) {
+int engine_scatter_start(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
+                         int root, struct engine_work **out) {
     struct work *w = NULL;
-    enum error err = parts_cut(g, count, type);
-    if (!err) err = group_scatter(g->group, GROUP_COMM(&w), buf, g->part, group_type_of(type), root);
-    return group_work_started(err, &w, out);
+    const struct dispatch how = {.lane = LANE_COMM, .work = &w, .own = recv};
+    return group_work_started(parts_scatter(g, how, send, count, type, root), &w, out);
 }
 
 int engine_reduce_scatter_start(struct engine_group *g, const void *send, void *recv, long long count,
                                 enum engine_type type, enum engine_op op, struct engine_work **out) {
     struct work *w = NULL;
-    const struct dispatch how = {.lane = LANE_COMM, .work = &w, .into = recv};
+    const struct dispatch how = {.lane = LANE_COMM, .work = &w, .own = recv};
     return group_work_started(parts_reduce_scatter(g, how, send, count, type, op), &w, out);
 }
 

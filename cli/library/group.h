@@ -8,8 +8,6 @@ struct engine_group {
     struct group *group;
     struct station *station; /* NULL: of a subgroup */
     struct pool *pool;
-    char *scratch; /* of scratch_bytes, for what is not in place */
-    size_t scratch_bytes;
     int64_t *part, *from; /* (size + 1), for calls in parts */
     char choice[256];
     struct group_flight *flight; /* NULL: nothing is recorded */

@@ -87,8 +87,8 @@ _CALLS = {  # name: (result, arguments)
     "engine_all_to_all_start": (c_int, [_G, c_void_p, c_void_p, c_longlong, c_int, _OUT]),
     "engine_all_to_all_parts_start": (
         c_int, [_G, c_void_p, POINTER(c_longlong), c_void_p, POINTER(c_longlong), c_int, _OUT]),
-    "engine_gather_start": (c_int, [_G, c_void_p, c_longlong, c_int, c_int, _OUT]),
-    "engine_scatter_start": (c_int, [_G, c_void_p, c_longlong, c_int, c_int, _OUT]),
+    "engine_gather_start": (c_int, [_G, c_void_p, c_void_p, c_longlong, c_int, c_int, _OUT]),
+    "engine_scatter_start": (c_int, [_G, c_void_p, c_void_p, c_longlong, c_int, c_int, _OUT]),
     "engine_reduce_scatter_start": (c_int, [_G, c_void_p, c_void_p, c_longlong, c_int, c_int, _OUT]),
     "engine_send_start": (c_int, [_G, c_void_p, c_longlong, c_int, c_int, c_longlong, _OUT]),
     "engine_recv_start": (c_int, [_G, c_void_p, c_longlong, c_int, c_int, c_longlong, POINTER(c_int), _OUT]),

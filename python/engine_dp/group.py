@@ -79,11 +79,6 @@ def _memory(x: Any, written: bool) -> _Memory:
     return _Memory(a.ctypes.data, a.size, _type(a.dtype.name), a, a.dtype.name in _MOVED_AS)
 
 
-def _shaped(x: Any) -> Any:
-    """x as something that can be reshaped, assigned and assigned to."""
-    return x.detach() if hasattr(x, "data_ptr") else _array(x)
-
-
 def _like(x: Any, times: Optional[int] = None, part: Optional[int] = None) -> Any:
     """A new array of x's type: with x's shape, with a new dimension of 'times', or one of 'part' parts of x's shape."""
     shape = tuple(x.shape) if hasattr(x, "shape") else _array(x).shape
@@ -109,8 +104,8 @@ class Work:
     """A call that runs beside the caller's own work. Do not touch its arrays before wait() has returned. A work that
     nobody waits for keeps its arrays until it has ended."""
 
-    def __init__(self, group: "Group", handle: ctypes.c_void_p, result: Any, keep: Any, finish=None):
-        self._group, self._handle, self._result, self._finish = group, handle, result, finish
+    def __init__(self, group: "Group", handle: ctypes.c_void_p, result: Any, keep: Any):
+        self._group, self._handle, self._result = group, handle, result
         group._kept[id(self)] = keep
         self._lock = threading.Lock()
         self._error: Optional[BaseException] = None
@@ -139,13 +134,11 @@ class Work:
                 try:
                     self._group._open()
                     check(library().engine_work_wait(self._handle))
-                    if self._finish:
-                        self._finish()
                 except BaseException as e:
                     self._error = e
                 finally:
                     inside.pop()
-                self._handle = self._finish = None
+                self._handle = None
                 self._group._kept.pop(id(self), None)
                 self._group._flying.pop(self, None)
                 self._group._asked.pop(self, None)
@@ -421,17 +414,15 @@ class Group:
             raise ValueError(f"rank {r} cannot exchange messages with itself")
         return self._rank(r)
 
-    def _start(self, name: str, arguments: list, result: Any, keep: Any, wait: bool, finish=None) -> Any:
+    def _start(self, name: str, arguments: list, result: Any, keep: Any, wait: bool) -> Any:
         if wait:
             self._run(name, *arguments)
-            if finish:
-                finish()
             return result
         handle = ctypes.c_void_p()
         self._make_room()
         with self._lock:
             check(getattr(library(), f"engine_{name}_start")(self._open(), *arguments, ctypes.byref(handle)))
-            work = Work(self, handle, result, keep, finish)
+            work = Work(self, handle, result, keep)
             self._flying[work] = None
         return work
 
@@ -529,27 +520,23 @@ class Group:
             raise ValueError("x and out of all_to_all may not overlap, since others still read x")
         return self._start("all_to_all", [a.address, b.address, a.count // self.size, a.type], out, (x, out), wait)
 
-    def gather(self, x: Any, root: int = 0, wait: bool = True) -> Any:
+    def gather(self, x: Any, root: int = 0, wait: bool = True, out: Any = None) -> Any:
         """All ranks' x on root, as all_gather gives them; None on the others."""
-        whole = _like(x, times=self.size)
-        whole[self.rank] = _shaped(x)
-        a, b = _memory(x, False), _memory(whole, True)
-        result = whole if self.rank == root else None
-        return self._start("gather", [b.address, a.count, a.type, self._rank(root)], result, whole, wait)
+        if self.rank != root:
+            out = None
+        elif out is None:
+            out = _like(x, times=self.size)
+        a, b = _memory(x, False), None if out is None else _memory(out, True)
+        if b:
+            self._fit(b, a, self.size, "gather")
+        return self._start("gather", [a.address, b and b.address, a.count, a.type, self._rank(root)], out, (x, out), wait)
 
     def scatter(self, x: Any, out: Any, root: int = 0, wait: bool = True) -> Any:
         """Part r of root's x, cut along its first dimension, goes into rank r's out. Only root's x is read."""
-        whole = _like(out, times=self.size)
-        b = _memory(out, True)
-        if self.rank == root:
-            self._fit(_memory(x, False), b, self.size, "scatter (x)")
-            whole.reshape(-1)[:] = _shaped(x).reshape(-1)
-
-        def finish() -> None:
-            _shaped(out).reshape(-1)[:] = whole[self.rank].reshape(-1)
-
-        arguments = [_memory(whole, True).address, b.count, b.type, self._rank(root)]
-        return self._start("scatter", arguments, out, (whole, out), wait, finish)
+        a, b = _memory(x, False) if self.rank == root else None, _memory(out, True)
+        if a:
+            self._fit(a, b, self.size, "scatter (x)")
+        return self._start("scatter", [a and a.address, b.address, b.count, b.type, self._rank(root)], out, (x, out), wait)
 
     def reduce_scatter(self, x: Any, op: str = "sum", wait: bool = True, out: Any = None) -> Any:
         """Part r of the sum of all ranks' x, cut along its first dimension, on rank r."""

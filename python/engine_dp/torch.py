@@ -23,7 +23,7 @@ import time
 import traceback
 import types
 import weakref
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -117,7 +117,7 @@ def _flat(t: torch.Tensor, added: bool) -> torch.Tensor:
         return t
     if added or t.dtype not in _SAME_BYTES:
         raise ValueError(f"the backend 'engine' cannot {'add' if added else 'move'} tensors of {t.dtype}")
-    return t.view(-1).view(_SAME_BYTES[t.dtype])
+    return t.resolve_conj().view(-1).view(_SAME_BYTES[t.dtype])
 
 
 def _addable(t: torch.Tensor) -> torch.Tensor:
@@ -153,6 +153,21 @@ class _Span:
             self.tensor.copy_(self.flat.view(self.tensor.shape).to(self.tensor.dtype))
         elif self.flat.data_ptr() != self.tensor.data_ptr():
             self.tensor.copy_(self.flat.view(self.tensor.dtype).view(self.tensor.shape))
+
+
+def _one_memory(parts: Sequence[torch.Tensor], like: _Span) -> Tuple[int, Optional[torch.Tensor]]:
+    """Where all ranks' parts lie, one after another: the address, and the memory if it is a new one, of the type of 'like'."""
+    first, t = parts[0].data_ptr(), like.tensor
+    if all(p.is_cpu and p.dtype == t.dtype and p.is_contiguous() and p.data_ptr() == first + r * t.nbytes
+           and not p.is_conj() for r, p in enumerate(parts)):
+        return first, None
+    whole = torch.empty((len(parts), t.numel()), dtype=t.dtype)
+    return whole.data_ptr(), whole
+
+
+def _hand_out(whole: Optional[torch.Tensor], parts: Sequence[torch.Tensor]) -> None:
+    for p, w in zip(parts, () if whole is None else whole):
+        p.detach().copy_(w.view(p.shape))
 
 
 def _op(reduce_op: Any, tensor: torch.Tensor) -> int:
@@ -665,15 +680,14 @@ class _Calls:
                     raise ValueError(f"the output has {out.numel()} elements of {out.dtype}, and all ranks' inputs are "
                                      f"{x.numel() * self._size} of {x.dtype}")
                 whole = _Span(out)
+                address = whole.address
                 ends.append(whole.finish)
             else:
                 if len(out) != self._size or any(o.numel() != x.numel() or o.dtype != x.dtype for o in out):
                     raise ValueError(f"the outputs must be {self._size} tensors of {x.numel()} elements of {x.dtype}")
-                whole = _Span(x.new_empty((self._size, *x.shape)))
-                ends.append(lambda out=out, whole=whole: [o.detach().copy_(w.view(o.shape))
-                                                          for o, w in zip(out, whole.tensor)])
-            parts += self._start("all_gather", s.address, whole.address, s.count, s.type,
-                                 keep=(s, whole), opts=opts)
+                address, whole = _one_memory(out, s)
+                ends.append(lambda out=out, whole=whole: _hand_out(whole, out))
+            parts += self._start("all_gather", s.address, address, s.count, s.type, keep=(s, out, whole), opts=opts)
         flat = [t for out in outputs for t in ([out] if isinstance(out, torch.Tensor) else out)]
         return self._work(parts, flat, lambda: [end() for end in ends])
 
@@ -698,31 +712,27 @@ class _Calls:
     all_gather_single_coalesced = allgather_into_tensor_coalesced
 
     def gather(self, outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], opts: Any) -> Work:
-        x = _only(inputs).detach()
-        whole = x.new_empty((self._size, *x.shape))
-        whole[self._rank] = x
-        s = _Span(whole)
-        here = self._rank == opts.rootRank
-        if here and (len(outputs) != 1 or len(outputs[0]) != self._size
-                     or any(o.numel() != x.numel() for o in outputs[0])):
-            raise ValueError(f"the root's outputs must be {self._size} tensors of {x.numel()} elements")
-        parts = self._start("gather", s.address, s.count // self._size, s.type,
-                            self.engine._rank(opts.rootRank), keep=s, opts=opts)
-        out = outputs[0] if here else []
-        return self._work(parts, out, lambda: [o.detach().copy_(w.view(o.shape)) for o, w in zip(out, whole)])
+        s, root = _Span(_only(inputs), written=False), self.engine._rank(opts.rootRank)
+        out, address, whole, n = [], None, None, inputs[0].numel()
+        if self._rank == root:
+            if len(outputs) != 1 or len(outputs[0]) != self._size or any(o.numel() != n for o in outputs[0]):
+                raise ValueError(f"the root's outputs must be {self._size} tensors of {n} elements")
+            out = outputs[0]
+            address, whole = _one_memory(out, s)
+        parts = self._start("gather", s.address, address, s.count, s.type, root, keep=(s, out, whole), opts=opts)
+        return self._work(parts, out, lambda: _hand_out(whole, out))
 
     def scatter(self, outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], opts: Any) -> Work:
-        out = _only(outputs)
-        whole = out.detach().new_empty((self._size, *out.shape))
-        if self._rank == opts.rootRank:
-            if len(inputs) != 1 or len(inputs[0]) != self._size or any(x.numel() != out.numel() for x in inputs[0]):
-                raise ValueError(f"the root's inputs must be {self._size} tensors of {out.numel()} elements")
-            for w, x in zip(whole, inputs[0]):
-                w.copy_(x.detach().view(out.shape))
-        s = _Span(whole)
-        parts = self._start("scatter", s.address, s.count // self._size, s.type,
-                            self.engine._rank(opts.rootRank), keep=s, opts=opts)
-        return self._work(parts, outputs, lambda: out.detach().copy_(whole[self._rank]))
+        s, root = _Span(_only(outputs)), self.engine._rank(opts.rootRank)
+        address, whole, n = None, None, outputs[0].numel()
+        if self._rank == root:
+            if len(inputs) != 1 or len(inputs[0]) != self._size or any(x.numel() != n for x in inputs[0]):
+                raise ValueError(f"the root's inputs must be {self._size} tensors of {n} elements")
+            address, whole = _one_memory(inputs[0], s)
+            for w, x in zip(() if whole is None else whole, inputs[0]):
+                w.copy_(x.detach().reshape(-1))
+        parts = self._start("scatter", address, s.address, s.count, s.type, root, keep=(s, inputs, whole), opts=opts)
+        return self._work(parts, outputs, s.finish)
 
     def alltoall_base(self, output: torch.Tensor, input: torch.Tensor, output_splits: List[int],
                       input_splits: List[int], opts: Any = None) -> Work:

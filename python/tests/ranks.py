@@ -51,10 +51,11 @@ def moves(g, type):
     np.testing.assert_array_equal(x, given(g.size - 1, type))
     np.testing.assert_array_equal(g.all_gather(given(g.rank, type)), [given(r, type) for r in range(g.size)])
     np.testing.assert_array_equal(g.all_to_all(rows[g.rank]), [rows[r][g.rank] for r in range(g.size)])
-    got = g.gather(given(g.rank, type), 0)
-    assert (got is None) == (g.rank != 0)
-    if got is not None:
-        np.testing.assert_array_equal(got, [given(r, type) for r in range(g.size)])
+    for out in (None, np.empty((g.size, N), type) if g.rank == 0 else None):
+        got = g.gather(given(g.rank, type), 0, out=out)
+        assert (got is None) == (g.rank != 0) and (out is None or got is out)
+        if got is not None:
+            np.testing.assert_array_equal(got, [given(r, type) for r in range(g.size)])
     out = np.empty(N, type)
     g.scatter(rows[0] if g.rank == 0 else None, out)
     np.testing.assert_array_equal(out, rows[0][g.rank])

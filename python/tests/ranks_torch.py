@@ -82,6 +82,31 @@ def collectives(groups, rank, size, sync):
             done(dist.scatter(out, xs, 1, group=g, async_op=a))
             return [out]
 
+        def rows(*order):  # tensors that lie in one memory, and a look at all of it
+            whole = torch.zeros((size + 1, *shape), dtype=type)
+            return whole, [whole[r] for r in order]
+
+        def all_gather_rows(g):
+            whole, out = rows(*range(size))
+            done(dist.all_gather(out, value(rank, type, shape), group=g, async_op=a))
+            return [whole]
+
+        def gather_rows(g):
+            whole, out = rows(*range(1, size + 1))
+            done(dist.gather(value(rank, type, shape), out if rank == 1 else None, 1, group=g, async_op=a))
+            return [whole]
+
+        def gather_rows_backwards(g):
+            whole, out = rows(*range(size)[::-1])
+            done(dist.gather(value(rank, type, shape), out if rank == 1 else None, 1, group=g, async_op=a))
+            return [whole]
+
+        def scatter_rows(g):
+            (whole, xs), out = rows(*range(1, size + 1)), torch.empty(shape, dtype=type)
+            whole.copy_(value(rank, type, whole.shape))
+            done(dist.scatter(out, xs if rank == 1 else None, 1, group=g, async_op=a))
+            return [out, whole]
+
         def all_to_all(g):
             out = [torch.empty(shape, dtype=type) for _ in range(size)]
             done(dist.all_to_all(out, [value(rank, type, shape, r) for r in range(size)], group=g, async_op=a))
@@ -98,8 +123,8 @@ def collectives(groups, rank, size, sync):
             done(dist.broadcast(x, 0, group=g, async_op=a))
             return [x]
 
-        for call in (broadcast, all_gather, all_gather_into_tensor, gather, scatter, all_to_all, all_to_all_single,
-                     strided):
+        for call in (broadcast, all_gather, all_gather_into_tensor, gather, scatter, all_gather_rows, gather_rows,
+                     gather_rows_backwards, scatter_rows, all_to_all, all_to_all_single, strided):
             both(f"{call.__name__} {what}", call, groups)
 
 

@@ -4,6 +4,9 @@
 #include "tests/conformance/ranks.h"
 #include "tests/conformance/sums.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 /* ---- memory of the host, or of the rank's accelerator ---- */
 
 static inline void give(struct rank *r, enum dtype t, void *buf, int rank, int64_t n) {
@@ -133,7 +136,7 @@ static inline void parted(struct rank *r, char *buf, const struct expected *e, i
     bool apart = !device_holds(r->device, buf); /* which not all ranks of a world have alike */
     char *into = malloc((size_t)mine * size + 1);
     give(r, t, buf, me, n);
-    check_ok(group_reduce_scatter(r->group, (struct dispatch){.lane = LANE_INLINE, .into = apart ? into : NULL}, buf,
+    check_ok(group_reduce_scatter(r->group, (struct dispatch){.lane = LANE_INLINE, .own = apart ? into : NULL}, buf,
                                   part, t, REDOP_MAX));
     if (apart && tried(c, t, REDOP_MAX))
         check(has(r, into, e->sum[c][t][REDOP_MAX] + at, mine, t), "reduce_scatter of %lld into another buffer",
@@ -141,6 +144,40 @@ static inline void parted(struct rank *r, char *buf, const struct expected *e, i
     if (apart)
         check(keeps(r, t, buf, me, 0, n), "reduce_scatter of %lld into another buffer changed the first", (long long)n);
     free(into);
+}
+
+/* Memory of n bytes whose first lies behind a page that nobody may touch, or whose last lies before one. */
+struct island {
+    char *map, *at;
+    size_t bytes;
+};
+
+static inline struct island island_map(struct rank *r, size_t n, bool first) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), inner = (n + page - 1) / page * page, all = inner + 2 * page;
+    char *map = mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    check(map != MAP_FAILED && mprotect(map + page, inner, PROT_READ | PROT_WRITE) == 0, "no memory for an island");
+    return (struct island){map, map + page + (first ? 0 : inner - n), all};
+}
+
+/* Ranks that are not root have nothing but their own part. */
+static inline void parted_alone(struct rank *r, char *buf, int c, enum dtype t, int root) {
+    int64_t part[MAX_WORLD + 1];
+    int me = r->index;
+    cut(counts[c], r->of->world, part);
+    size_t at = (size_t)part[me] * dtype_size(t), bytes = (size_t)(part[me + 1] - part[me]) * dtype_size(t);
+    bool alone = !device_holds(r->device, buf);
+    struct island own = island_map(r, bytes, me % 2);
+    const struct dispatch how = {.lane = LANE_INLINE, .own = alone ? own.at : NULL};
+    give(r, t, buf, me, counts[c]);
+    if (bytes) memcpy(own.at, inputs[t][me] + at, bytes);
+    check_ok(group_gather(r->group, how, alone && me != root ? NULL : buf, part, t, root));
+    if (me == root) check(parts_are(r, t, buf, part, true), "gather of islands, %lld", (long long)counts[c]);
+
+    give(r, t, buf, me, counts[c]);
+    if (bytes) memset(own.at, 0x77, bytes);
+    check_ok(group_scatter(r->group, how, alone && me != root ? NULL : buf, part, t, root));
+    if (alone) check(has(r, own.at, inputs[t][root] + at, part[me + 1] - part[me], t), "scatter to islands");
+    munmap(own.map, own.bytes);
 }
 
 /* Rank a sends b (7 a + 3 b) % 11 elements, which begin in its own input where those to b - 1 end.
@@ -228,6 +265,7 @@ static inline void everything(struct rank *r, char *buf, char *other, bool few) 
         reduces(r, buf, e, c, root);
         broadcasts(r, buf, c, c % 3 ? DTYPE_F64 : DTYPE_U8, last / 2);
         parted(r, buf, e, c, c % 3 ? DTYPE_U8 : DTYPE_I64, root);
+        parted_alone(r, buf, c, c % 3 ? DTYPE_U8 : DTYPE_I64, root);
         pairs(r, buf, counts[c], c % 2 ? LANE_COMM : LANE_INLINE);
     }
     if (!few) reduces_of_all_types(r, buf, e);

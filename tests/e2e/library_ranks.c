@@ -241,7 +241,8 @@ static void look(void) {
 
 /* The other kinds, all begun before the first is waited for; each has memory of its own. */
 static void start_the_rest(void) {
-    static int32_t mine[N], sum[N], all[MOST * N], every[MOST * N], back[MOST * N], part[3][MOST * N];
+    static int32_t mine[N], sum[N], all[MOST * N], every[MOST * N], back[MOST * N], summed[MOST * N];
+    static int32_t gathered[MOST * N], scattered[N];
     static int32_t uneven[MOST * MOST], taken[MOST * MOST];
     long long to[MOST + 1] = {0}, from[MOST + 1] = {0};
     struct engine_work *w[8];
@@ -249,13 +250,13 @@ static void start_the_rest(void) {
     int root = size - 1;
     long n = (long)N * size;
     for (long i = 0; i < N; i++) mine[i] = (int32_t)given(rank, i);
-    for (long i = 0; i < n; i++) every[i] = part[0][i] = part[1][i] = part[2][i] = (int32_t)given(rank, i);
+    for (long i = 0; i < n; i++) every[i] = summed[i] = (int32_t)given(rank, i);
     need(engine_reduce_start(group, mine, sum, N, ENGINE_I32, ENGINE_SUM, root, &w[0]) == 0);
     need(engine_all_gather_start(group, mine, all, N, ENGINE_I32, &w[1]) == 0);
     need(engine_all_to_all_start(group, every, back, N, ENGINE_I32, &w[2]) == 0);
-    need(engine_gather_start(group, part[0], N, ENGINE_I32, root, &w[3]) == 0);
-    need(engine_scatter_start(group, part[1], N, ENGINE_I32, root, &w[4]) == 0);
-    need(engine_reduce_scatter_start(group, part[2], part[2] + (long)N * rank, N, ENGINE_I32, ENGINE_MAX, &w[5]) == 0);
+    need(engine_gather_start(group, mine, rank == root ? gathered : NULL, N, ENGINE_I32, root, &w[3]) == 0);
+    need(engine_scatter_start(group, rank == root ? every : NULL, scattered, N, ENGINE_I32, root, &w[4]) == 0);
+    need(engine_reduce_scatter_start(group, summed, summed + (long)N * rank, N, ENGINE_I32, ENGINE_MAX, &w[5]) == 0);
     need(engine_barrier_start(group, &w[6]) == 0);
     for (int r = 0; r < size; r++) { /* rank q sends q + r elements to rank r */
         to[r + 1] = to[r] + rank + r, from[r + 1] = from[r] + rank + r;
@@ -266,11 +267,11 @@ static void start_the_rest(void) {
     for (long i = 0; i < N; i++) {
         long own = (long)N * rank + i;
         need(rank != root || sum[i] == combined(ENGINE_SUM, i));
-        need(part[1][own] == given(root, own) && part[2][own] == combined(ENGINE_MAX, own));
+        need(scattered[i] == given(root, own) && summed[own] == combined(ENGINE_MAX, own));
     }
     for (long i = 0; i < n; i++) {
         need(all[i] == given((int)(i / N), i % N) && back[i] == given((int)(i / N), (long)N * rank + i % N));
-        need(rank != root || part[0][i] == given((int)(i / N), i));
+        need(rank != root || gathered[i] == given((int)(i / N), i % N));
     }
     for (int r = 0; r < size; r++)
         for (long long i = from[r]; i < from[r + 1]; i++) need(taken[i] == r * 1000 + rank);

@@ -82,7 +82,7 @@ struct collective {
     struct mixing mixing;    /* of a share's call (plugged.c) */
     char *buf;
     const int64_t *part; /* of kinds with parts */
-    char *into;          /* of a reduce_scatter: where this rank's part of the sum goes; NULL: into its part of buf */
+    char *own;           /* dispatch.own */
     const char *send;    /* of all_to_all, and its parts, and of a swap; buf and part are what it receives */
     const int64_t *send_part;
     struct call call;                /* what the peers check */
@@ -203,9 +203,17 @@ static inline char *element(const struct collective *c, const void *base, int64_
 static inline int64_t part_size(const struct collective *c, int r) {
     return c->part[r + 1] - c->part[r];
 }
-/* Where element 0 of what is summed here would lie, if all of it went to one place. */
-static inline char *sum_place(const struct collective *c) {
-    return c->into ? (char *)((uintptr_t)c->into - bytes_of(c, c->part[c->rank])) : c->buf;
+/* Where element 0 would lie, if all the rest lay beside what goes to this rank's own part. */
+static inline char *own_place(const struct collective *c) {
+    return c->own ? (char *)((uintptr_t)c->own - bytes_of(c, c->part[c->rank])) : c->buf;
+}
+/* Of a gather or scatter: whether this rank has nothing but its own part. buf is then own_place. */
+static inline bool has_only_own(const struct collective *c) {
+    return c->own && kind_has_root(c->kind) && c->rank != c->root;
+}
+/* What peers may find in reach. */
+static inline void *shown_buf(const struct collective *c) {
+    return has_only_own(c) ? NULL : c->buf;
 }
 /* Whether a rank gives more than one term. */
 static inline bool is_several(const struct collective *c) {
@@ -255,6 +263,9 @@ void collective_sum(const struct collective *c, int64_t lo, int64_t hi, char *co
 MUST_CHECK enum error collective_finish(struct collective *c);
 
 /* ---- lent.c ---- */
+
+/* Lays a copy of what will be read of this rank's buffer in its slot. */
+void collective_stage(struct collective *c);
 
 /* Meets the peers and runs the algorithm, or where it is NULL the plain way, in lent memory where a rank's buffer is
  * out of reach. The link lends, and either works in place. */

@@ -59,12 +59,21 @@ static bool lent_find_borrowers(const struct collective *c, bool *borrows) {
     return any;
 }
 
+/* A sum of copies needs this rank's own, too. */
+void collective_stage(struct collective *c) {
+    const struct link_ops *ops = c->link->ops;
+    struct lent_range shown = lent_shown(c, false);
+    if (kind_adds(c->kind)) shown = (struct lent_range){c->lo, c->hi, c->lo, c->lo};
+    for (int r = 0; r < c->size; r++) c->at[r] = ops->slot(c->link, c->lane, r, c->call.sequence);
+    lent_copy_shown(c, &shown, c->at[c->rank], c->buf);
+}
+
 enum error collective_lent(struct collective *c, collective_fn own) {
     const struct link_ops *ops = c->link->ops;
     int64_t step = (int64_t)(c->link->lent_bytes / dtype_size(c->sum.type)), count = c->sum.count;
     bool *borrows = c->lists->borrows, receives = own && (c->kind != KIND_REDUCE || c->rank == c->root);
     void *mine;
-    TRY(ops->lend(c->link, c->lane, c->buf, &mine));
+    TRY(ops->lend(c->link, c->lane, shown_buf(c), &mine));
     c->in_place = true;
     for (c->hi = 0; c->hi < count;) {
         c->lo = c->hi;

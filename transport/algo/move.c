@@ -1,17 +1,6 @@
 /* The way of a call over the host's memory: how the ranks meet, and what they then can reach of each other. */
 #include "transport/algo/plain.h"
 
-#include <string.h>
-
-/* Lays a copy of what others will read of this rank's buffer where they can read it. */
-static void move_stage(struct collective *c) {
-    const struct link_ops *ops = c->link->ops;
-    bool from_root = c->kind == KIND_BROADCAST || c->kind == KIND_SCATTER;
-    if (!from_root || c->rank == c->root)
-        memcpy(ops->slot(c->link, c->lane, c->rank, c->call.sequence), c->buf, bytes_of(c, c->sum.count));
-    for (int r = 0; r < c->size; r++) c->at[r] = ops->slot(c->link, c->lane, r, c->call.sequence);
-}
-
 /* An algorithm that reads its peers' buffers reads copies of a small message in the link's slots,
  * and on one host takes what is out of reach through memory that the link lends. */
 static enum error move_run(const struct algo_ops *algo, struct collective *c) {
@@ -21,8 +10,8 @@ static enum error move_run(const struct algo_ops *algo, struct collective *c) {
     bool several = is_several(c); /* they lie apart: neither copied nor lent to */
     c->staged = reads && !several && link_stages(c->link, c->size, bytes_of(c, c->sum.count));
     if (reads && !several && ops->lend && !c->staged && c->places->hosts == 1) return collective_lent(c, own);
-    if (c->staged) move_stage(c);
-    TRY(ops->meet(c->link, c->lane, &c->call, c->buf, c->staged ? c->lists->slots : c->at));
+    if (c->staged) collective_stage(c);
+    TRY(ops->meet(c->link, c->lane, &c->call, shown_buf(c), c->staged ? c->lists->slots : c->at));
     c->in_place = !c->staged && band_is_in_reach(c, &c->bands->all);
     return own ? own(c) : plain_move(c, c->kind);
 }

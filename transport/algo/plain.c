@@ -9,17 +9,17 @@ static const struct leg no_leg = {.peer = -1};
 
 /* ---- over buffers that can be read ---- */
 
-static void plain_read_part(struct collective *c, int peer, struct element_range r) {
-    const char *theirs = element(c, c->at[peer], r.lo);
-    char *mine = element(c, c->buf, r.lo);
+static void plain_read_part(const struct collective *c, int peer, struct element_range r) {
+    const char *theirs = element(c, peer == c->rank ? c->buf : c->at[peer], r.lo);
+    char *mine = element(c, c->kind == KIND_SCATTER ? own_place(c) : c->buf, r.lo);
     if (theirs != mine && r.hi > r.lo) memcpy(mine, theirs, bytes_of(c, r.hi - r.lo));
 }
 
 static enum error plain_read(struct collective *c, enum kind kind) {
     const struct element_range own = collective_range(c, kind, c->rank, c->rank);
     collective_count_ideal(c, kind);
-    if (kind_adds(kind)) collective_sum(c, own.lo, own.hi, (char *[]){sum_place(c)}, 1);
-    for (int i = 1; i < c->size && !kind_adds(kind); i++) { /* not all from rank 0 at once */
+    if (kind_adds(kind)) collective_sum(c, own.lo, own.hi, (char *[]){own_place(c)}, 1);
+    for (int i = 1; i <= c->size && !kind_adds(kind); i++) { /* not all from rank 0 at once */
         int r = (c->rank + i) % c->size;
         plain_read_part(c, r, collective_range(c, kind, r, c->rank));
     }
@@ -44,7 +44,7 @@ bool band_is_in_reach(const struct collective *c, const struct band *ranks) {
 }
 
 void band_add(struct collective *c, const struct band *band, int64_t lo, int64_t hi) {
-    char *out[] = {element(c, sum_place(c), lo)};
+    char *out[] = {element(c, own_place(c), lo)};
     struct sum s = c->sum;
     s.terms = band->n, s.adds = band->adds;
     if (band != c->band && s.op == REDOP_AVERAGE) s.op = REDOP_SUM;
@@ -156,6 +156,7 @@ enum error plain_move(struct collective *c, enum kind kind) {
         memcpy(element(c, c->buf, c->part[c->rank]), element(c, c->send, c->send_part[c->rank]),
                bytes_of(c, part_size(c, c->rank)));
     if (!to_all && (c->in_place || c->staged)) return plain_read(c, kind);
+    if (kind == KIND_SCATTER) plain_read_part(c, c->rank, collective_range(c, kind, c->rank, c->rank));
     return kind_adds(kind) ? band_sum(c, kind, &c->bands->all, c->band) : band_spread(c, kind, &c->bands->all);
 }
 

@@ -14,7 +14,7 @@ double plain_broadcast_cost(const struct terrain *t, double bytes);
 MUST_CHECK enum error band_sum(struct collective *c, enum kind kind, const struct band *ranks,
                                const struct band *terms);
 MUST_CHECK enum error band_spread(struct collective *c, enum kind kind, const struct band *ranks);
-/* This rank's [lo, hi) (at sum_place) = the sum of the band's terms, at lists->in. A band that is not all that give makes only a part
+/* This rank's [lo, hi) (at own_place) = the sum of the band's terms, at lists->in. A band that is not all that give makes only a part
  * of the sum, which is not divided yet. */
 void band_add(struct collective *c, const struct band *band, int64_t lo, int64_t hi);
 /* Whether all of their buffers can be read and written by this rank. */

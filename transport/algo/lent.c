@@ -8,8 +8,10 @@
  *        on.
  *
  * So a call waits twice for each window, however large, where pipes would wait for each of their small pieces: on cores
- * that are busy with something else, each wait costs a turn of the scheduler. Ranks that keep their buffers in reach
- * work in these. An element's order of addition depends on its place in the whole buffer, so windows change no bit. */
+ * that are busy with something else, each wait costs a turn of the scheduler. Where peers only read, windows take the
+ * two halves of the lent memory in turn: one is laid while the one before is read, and each needs one wait. Ranks that
+ * keep their buffers in reach work in these. An element's order of addition depends on its place in the whole buffer,
+ * so windows change no bit. */
 #include "transport/algo/plain.h"
 
 #include <string.h>
@@ -43,10 +45,10 @@ static void lent_copy_shown(const struct collective *c, const struct lent_range 
     lent_copy(c, to, from, s->hole_hi, s->hi);
 }
 
-/* Where element 0 of rank r's buffer would lie, if its lent memory began with element lo. */
-static char *lent_to(const struct collective *c, int r) {
+/* Where element 0 of rank r's buffer would lie, if element lo lay so many elements into its lent memory. */
+static char *lent_to(const struct collective *c, int r, int64_t into) {
     char *memory = c->link->ops->lent(c->link, c->lane, r);
-    return (char *)((uintptr_t)memory - bytes_of(c, c->lo));
+    return (char *)((uintptr_t)memory + bytes_of(c, into) - bytes_of(c, c->lo));
 }
 
 /* Whether anybody borrows. */
@@ -70,22 +72,25 @@ void collective_stage(struct collective *c) {
 
 enum error collective_lent(struct collective *c, collective_fn own) {
     const struct link_ops *ops = c->link->ops;
-    int64_t step = (int64_t)(c->link->lent_bytes / dtype_size(c->sum.type)), count = c->sum.count;
+    int64_t room = (int64_t)(c->link->lent_bytes / dtype_size(c->sum.type)), count = c->sum.count, into = 0;
+    int64_t step = own ? room : room / 2;
     bool *borrows = c->lists->borrows, receives = own && (c->kind != KIND_REDUCE || c->rank == c->root);
     void *mine;
     TRY(ops->lend(c->link, c->lane, shown_buf(c), &mine));
     c->in_place = true;
-    for (c->hi = 0; c->hi < count;) {
+    c->staged = !own; /* nobody waits for readers before the end */
+    for (c->hi = 0; c->hi < count; into = room - step - into) {
         c->lo = c->hi;
         c->hi = c->lo + step < count ? c->lo + step : count;
         const struct lent_range shown = lent_shown(c, own != NULL);
-        if (mine != c->buf) lent_copy_shown(c, &shown, lent_to(c, c->rank), c->buf);
+        if (mine != c->buf) lent_copy_shown(c, &shown, lent_to(c, c->rank, into), c->buf);
         TRY(c->lo ? ops->sync(c->link, c->lane) : ops->meet(c->link, c->lane, &c->call, mine, c->at));
         if (c->lo == 0 && !lent_find_borrowers(c, borrows)) c->hi = count; /* the window is the whole */
         for (int r = 0; r < c->size; r++)
-            if (borrows[r]) c->at[r] = r == c->rank ? c->buf : lent_to(c, r);
+            if (borrows[r]) c->at[r] = r == c->rank ? c->buf : lent_to(c, r, into);
         TRY(own ? own(c) : plain_move(c, c->kind));
-        if (mine != c->buf && receives) lent_copy_shown(c, &shown, c->buf, lent_to(c, c->rank));
+        if (mine != c->buf && receives) lent_copy_shown(c, &shown, c->buf, lent_to(c, c->rank, into));
     }
-    return ERR_NONE;
+    c->staged = false;
+    return own ? ERR_NONE : collective_finish(c);
 }

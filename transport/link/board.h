@@ -63,7 +63,9 @@ struct board {
     uint64_t magic;
     int32_t size;  /* ranks */
     int32_t cores; /* that the starter may use */
-    uint32_t pipe_lines, pipe_bytes;
+    struct pipes { /* the size of a pipe */
+        uint32_t lines, bytes;
+    } pipe, mail_pipe;        /* between calls, and for messages */
     uint64_t slots;           /* offsets, in the order in which they lie */
     uint64_t arrivals;        /* (size, size) bits: ranks of which something may have come on LANE_IN */
     uint64_t pipes;           /* from here on, nothing is there before it is used */
@@ -80,8 +82,8 @@ struct board {
 /* Where the pipe from one rank to another lies. */
 static inline uint64_t board_pipe(const struct board *b, int way, int from, int to) {
     size_t size = (size_t)b->size, index = (size_t)from * size + (size_t)to;
-    if (way < LANES) return b->pipes + ((size_t)way * size * size + index) * b->pipe_bytes;
-    return b->mail + index * b->pipe_bytes;
+    if (way < LANES) return b->pipes + ((size_t)way * size * size + index) * b->pipe.bytes;
+    return b->mail + index * b->mail_pipe.bytes;
 }
 /* Bytes of a rank's row of bits in 'arrivals'. */
 static inline size_t board_row(int size) {

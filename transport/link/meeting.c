@@ -28,15 +28,14 @@ size_t meeting_page(void) {
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* 128 KB a pipe for two ranks; for many, less, so that all pipes stay within about 16 MB. In a crowd each has a page of
- * its own, so that nobody pays for those that are not used. */
-static void plan_pipes(struct board *b) {
+/* At most so many bytes a pipe; for many ranks less, so that all pipes stay within about 16 MB. In a crowd each has a
+ * page of its own, so that nobody pays for those that are not used. */
+static struct pipes plan_pipes(int size, int ways, size_t bytes) {
     enum { PAGE = 4096 };
-    size_t pipes = (size_t)LANES * (size_t)b->size * (size_t)b->size, bytes = 128 << 10;
+    size_t pipes = (size_t)ways * (size_t)size * (size_t)size;
     while (bytes > 4096 && bytes * pipes > 16 << 20) bytes /= 2;
-    if (b->size > CROWD) bytes = PAGE / 2;
-    b->pipe_lines = (uint32_t)(bytes / LINE);
-    b->pipe_bytes = b->size > CROWD ? PAGE : (uint32_t)(sizeof(struct pipe) + bytes);
+    if (size > CROWD) return (struct pipes){PAGE / 2 / LINE, PAGE};
+    return (struct pipes){(uint32_t)(bytes / LINE), (uint32_t)(sizeof(struct pipe) + bytes)};
 }
 
 /* 4 MB for two ranks; for many, less, so that all of a lane's stay within 8 MB, but never little. A call that needs more
@@ -51,13 +50,14 @@ static size_t plan_lent_bytes(int size) {
 static struct board board_plan(int size) {
     struct board b = {.magic = magic, .size = size, .lent_bytes = plan_lent_bytes(size)};
     size_t ranks = (size_t)size;
-    plan_pipes(&b);
+    b.pipe = plan_pipes(size, LANES, 128 << 10);
+    b.mail_pipe = plan_pipes(size, 1, 1 << 20);
     b.slots = round_up(sizeof b + ranks * sizeof(struct board_member), meeting_page());
     b.arrivals = b.slots + LANES * ranks * 2 * SLOT_BYTES;
     b.pipes = round_up(b.arrivals + ranks * board_row(size), meeting_page());
-    b.lent = round_up(b.pipes + LANES * ranks * ranks * b.pipe_bytes, meeting_page());
+    b.lent = round_up(b.pipes + LANES * ranks * ranks * b.pipe.bytes, meeting_page());
     b.mail = round_up(b.lent + LANES * ranks * b.lent_bytes, meeting_page());
-    b.end = round_up(b.mail + ranks * ranks * b.pipe_bytes, meeting_page());
+    b.end = round_up(b.mail + ranks * ranks * b.mail_pipe.bytes, meeting_page());
     b.used = b.end;
     return b;
 }

@@ -51,6 +51,8 @@ struct wait {
     uint32_t sequence; /* ... for this call, or this sync */
 };
 MUST_CHECK enum error wait_for(struct shared *s, int lane, const struct wait *w);
+/* For a thread that waits, once. */
+void wait_take_short_turns(void);
 /* Through the gate, as the last of all ranks or when that has come. */
 MUST_CHECK enum error gate_pass(struct shared *s, int lane, bool entering, uint32_t sequence);
 /* Wakes who sleeps there, whatever he waits for. */

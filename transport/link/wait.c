@@ -182,7 +182,7 @@ static enum error wait_check_lost(struct shared *s, int lane, const struct wait 
 /* Beside other programs a rank that waits for others should have its core soon after they have done their part. So its
  * thread asks for turns of 0.1 ms, where a few ms are usual: they come the earlier, and it has no more of the core for
  * that. A yield gives a whole turn away. Linux before 6.12 takes no notice. */
-static void wait_take_short_turns(void) {
+void wait_take_short_turns(void) {
     enum { TURN = 100000 };
     static _Thread_local bool asked;
     struct { /* sched_attr of sched_setattr(2), as it was at first */
@@ -285,7 +285,7 @@ static bool wait_shares_core(const struct shared *s, int lane, const struct wait
 }
 
 enum error wait_for(struct shared *s, int lane, const struct wait *w) {
-    bool patient = s->link.patient[lane] && (s->roomy || !s->crowd); /* else others of the crowd have more to do */
+    bool patient = lane < LANES && s->link.patient[lane] && (s->roomy || !s->crowd); /* else others have more to do */
     const struct spin_patience *p = &patiences[s->roomy][patient];
     wait_take_short_turns();
     if (s->roomy && wait_shares_core(s, lane, w)) return wait_sleep(s, lane, w);

@@ -172,5 +172,5 @@ enum error simulate_show(const struct simulate_options *o, const struct step_sou
         simulate_print_laws(o, rows, n, out);
         simulate_print_crossover(o, out);
     }
-    return fflush(out) == 0 ? ERR_NONE : FAIL(ERR_IO, "cannot write the table");
+    return ERR_NONE;
 }

@@ -137,5 +137,5 @@ enum error layers_report(const struct layers_result *r, FILE *out) {
         TRY(layers_print_json(r, out));
     else
         layers_print_table(r, out);
-    return fflush(out) == 0 ? ERR_NONE : FAIL(ERR_IO, "cannot write the table");
+    return ERR_NONE;
 }

@@ -190,6 +190,13 @@ static void a_reader_that_has_gone_is_no_failure(void **state) {
         snprintf(summary, sizeof summary, "%s/summary.json", dir);
         assert_true(file_exists(summary));
     }
+    static const char table[] =
+        "{ \"$1\" simulate --devices 2 --set data.train=400 --set threads=1; echo $? >\"$2\"; } "
+        "2>\"$2.err\" | true; cat \"$2\" \"$2.err\"";
+    program_spawn(
+        &p, (const char *const[]){"sh", "-c", table, "sh", ENGINE_BINARY_DIR "/engine", scratch_path("table"), NULL});
+    assert_true(program_wait(&p, 60));
+    if (atoi(p.out) != 0 || strstr(p.out, "error")) fail_msg("%s", p.out);
     save_text(scratch_path("race.yaml"), "base: {model: mlp}\nmetrics: [step_time]\n");
     program_run(&p, 20, "run", scratch_path("race.yaml"), NULL);
     assert_int_equal(p.code, 78);

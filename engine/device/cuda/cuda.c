@@ -118,8 +118,10 @@ static void device_release(struct cuda *c) {
     if (c->blas_space) (void)cudaFree(c->blas_space);
     if (c->fault) (void)cudaFreeHost(c->fault);
     cuda_tables_close(c);
-    cuda_terms_close(c);
-    cuda_bounces_close(c);
+    for (int l = 0; l < DEVICE_LANES; l++) {
+        cuda_sent_close(&c->terms[l]);
+        cuda_sent_close(&c->bounce[l]);
+    }
     cuda_memory_close(c);
     cuda_lanes_close(c);
     (void)cudaGetLastError();

@@ -8,6 +8,11 @@
 #include <cuda_runtime_api.h>
 #include <stdatomic.h>
 
+struct cuda_sent {      /* what the host lays down and copies take to the GPU: memory.c */
+    void *host, *there; /* host: what the last copy read, pinned */
+    cudaEvent_t copied;
+};
+
 struct cuda {
     struct device base; /* params.unit is the GPU's number */
     struct cuda *next;  /* of the process's: cuda.c */
@@ -16,24 +21,18 @@ struct cuda {
     atomic_bool records;                                        /* LANE_COMPUTE is being recorded */
     _Atomic(const struct device_mark *) followed[DEVICE_LANES]; /* the mark that each lane followed last */
     cublasLtHandle_t blas;
-    cudnnHandle_t dnn;          /* on LANE_COMPUTE */
-    void *blas_space;           /* of BLAS_SPACE bytes, for matmuls on LANE_COMPUTE */
-    int *fault;                 /* host memory that kernels write: enum cuda_fault, first one wins; 0: none */
-    int *fault_there;           /* the same, as kernels address it */
-    int processors, capability; /* multiprocessors; 90 for 9.0 */
-    int shared;                 /* bytes of shared memory that a block may ask for */
-    cudaStream_t setup;         /* beside the lanes: zeroing what has been allocated */
-    struct cuda_memory *memory; /* what has been allocated: memory.c */
-    struct cuda_tables *tables; /* spans that the GPU has: update.c */
-    struct cuda_terms {         /* of a long sum: vector.c */
-        void *host, *there;     /* host: what the last copy read, pinned */
-        cudaEvent_t copied;
-    } terms[DEVICE_LANES];
-    struct cuda_bounce { /* pinned, for copies of memory that is not: memory.c */
-        void *memory;
-        cudaEvent_t passed; /* by the last copy */
-    } bounce[DEVICE_LANES];
-    char name[96]; /* "NVIDIA H200", for messages */
+    cudnnHandle_t dnn;                    /* on LANE_COMPUTE */
+    void *blas_space;                     /* of BLAS_SPACE bytes, for matmuls on LANE_COMPUTE */
+    int *fault;                           /* host memory that kernels write: enum cuda_fault, first one wins; 0: none */
+    int *fault_there;                     /* the same, as kernels address it */
+    int processors, capability;           /* multiprocessors; 90 for 9.0 */
+    int shared;                           /* bytes of shared memory that a block may ask for */
+    cudaStream_t setup;                   /* beside the lanes: zeroing what has been allocated */
+    struct cuda_memory *memory;           /* what has been allocated: memory.c */
+    struct cuda_tables *tables;           /* spans that the GPU has: update.c */
+    struct cuda_sent terms[DEVICE_LANES]; /* of a long sum: vector.c */
+    struct cuda_sent bounce[DEVICE_LANES]; /* for copies of memory that is not pinned: memory.c; nowhere 'there' */
+    char name[96];                         /* "NVIDIA H200", for messages */
 };
 enum { BLAS_SPACE = 32 << 20 };
 

@@ -164,36 +164,49 @@ static bool host_is_pageable(const void *p) {
 
 enum { BOUNCE_BYTES = 4 << 20 };
 
-/* The lane's bounce, when the copy that used it last has passed. */
-static enum error bounce_take(struct cuda *c, enum device_lane l, struct cuda_bounce **out) {
-    struct cuda_bounce *b = *out = &c->bounce[l];
-    TRY(cuda_not_recording(c, "a copy of memory that is not pinned"));
-    if (b->passed) return cuda_await(c, c->stream[l], b->passed, "copying by way of pinned memory");
-    if (!b->memory) TRY(cuda_host_alloc(&c->base, BOUNCE_BYTES, &b->memory));
-    CU(cudaEventCreateWithFlags(&b->passed, cudaEventDisableTiming), "a mark on a lane");
+enum error cuda_sent_open(struct cuda_sent *s, size_t bytes, const char *what) {
+    if (!s->there) CU(cudaMalloc(&s->there, bytes), what);
+    if (!s->host) CU(cudaHostAlloc(&s->host, bytes, cudaHostAllocPortable), what);
+    CU(cudaEventCreateWithFlags(&s->copied, cudaEventDisableTiming), what);
     return ERR_NONE;
 }
 
-void cuda_bounces_close(struct cuda *c) {
-    for (int l = 0; l < DEVICE_LANES; l++) {
-        if (c->bounce[l].memory) (void)cudaFreeHost(c->bounce[l].memory);
-        if (c->bounce[l].passed) (void)cudaEventDestroy(c->bounce[l].passed);
-    }
+enum error cuda_send(struct cuda *c, enum device_lane l, const struct cuda_sent *s, size_t bytes, const char *what) {
+    CU(cudaMemcpyAsync(s->there, s->host, bytes, cudaMemcpyHostToDevice, c->stream[l]), what);
+    CU(cudaEventRecord(s->copied, c->stream[l]), what);
+    return ERR_NONE;
+}
+
+void cuda_sent_close(struct cuda_sent *s) {
+    if (s->there) (void)cudaFree(s->there);
+    if (s->host) (void)cudaFreeHost(s->host);
+    if (s->copied) (void)cudaEventDestroy(s->copied);
+    *s = (struct cuda_sent){0};
+}
+
+/* The lane's bounce, when the copy that used it last has passed. */
+static enum error bounce_take(struct cuda *c, enum device_lane l, struct cuda_sent **out) {
+    struct cuda_sent *b = *out = &c->bounce[l];
+    TRY(cuda_not_recording(c, "a copy of memory that is not pinned"));
+    if (b->copied) return cuda_await(c, c->stream[l], b->copied, "copying by way of pinned memory");
+    if (!b->host) TRY(cuda_host_alloc(&c->base, BOUNCE_BYTES, &b->host));
+    CU(cudaEventCreateWithFlags(&b->copied, cudaEventDisableTiming), "a mark on a lane");
+    return ERR_NONE;
 }
 
 /* One piece; 'host' is the caller's, there the GPU's. */
 static enum error bounce_piece(struct cuda *c, enum device_lane l, char *host, char *there, size_t bytes,
                                enum cudaMemcpyKind kind) {
-    struct cuda_bounce *b;
+    struct cuda_sent *b;
     bool reads = kind == cudaMemcpyDeviceToHost;
     TRY(bounce_take(c, l, &b));
-    if (!reads) memcpy(b->memory, host, bytes);
-    CU(cudaMemcpyAsync(reads ? b->memory : there, reads ? there : b->memory, bytes, kind, c->stream[l]),
+    if (!reads) memcpy(b->host, host, bytes);
+    CU(cudaMemcpyAsync(reads ? b->host : there, reads ? there : b->host, bytes, kind, c->stream[l]),
        "copying by way of pinned memory");
-    CU(cudaEventRecord(b->passed, c->stream[l]), "a mark on a lane");
+    CU(cudaEventRecord(b->copied, c->stream[l]), "a mark on a lane");
     if (!reads) return ERR_NONE;
-    TRY(cuda_await(c, c->stream[l], b->passed, "copying from the GPU"));
-    memcpy(host, b->memory, bytes);
+    TRY(cuda_await(c, c->stream[l], b->copied, "copying from the GPU"));
+    memcpy(host, b->host, bytes);
     return ERR_NONE;
 }
 

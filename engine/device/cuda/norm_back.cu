@@ -144,11 +144,6 @@ template <typename X, typename T> static __global__ void __launch_bounds__(THREA
 }
 
 /* ---- launchers ------------------------------------------------------------------------------ */
-template <typename T> static void blocks_launch(const norm_call *c, bool whole, cudaStream_t stream) {
-    void (*kernel)(norm_call) = whole ? norm_back_blocks<T, true> : norm_back_blocks<T, false>;
-    if (c->dx) LAUNCH(kernel, (unsigned)c->rows, THREADS, 0, stream, *c);
-}
-
 template <typename X, typename T> static cudaError_t backward_of(const norm_call *c, cudaStream_t stream) {
     int64_t groups = norm_groups(c->rows);
     bool whole = packs_whole<T>(c->x, c->width) && packs_whole<T>(c->dy, c->width) && packs_whole<T>(c->dx, c->width);
@@ -159,7 +154,8 @@ template <typename X, typename T> static cudaError_t backward_of(const norm_call
     } else {
         dim3 blocks((unsigned)((c->width + THREADS - 1) / THREADS), (unsigned)groups);
         LAUNCH(kernel, blocks, THREADS, 0, stream, *c);
-        blocks_launch<T>(c, whole, stream);
+        kernel = whole ? norm_back_blocks<T, true> : norm_back_blocks<T, false>;
+        if (c->dx) LAUNCH(kernel, (unsigned)c->rows, THREADS, 0, stream, *c);
     }
     cudaError_t e = cudaGetLastError();
     if (e != cudaSuccess) return e;

@@ -19,7 +19,11 @@ void cuda_link(struct device_unit *u);
 /* memory.c */
 MUST_CHECK enum error cuda_memory_open(struct cuda *c);
 void cuda_memory_close(struct cuda *c); /* frees what was not */
-void cuda_bounces_close(struct cuda *c);
+/* Room for so many bytes on both sides; what is there already stays. */
+MUST_CHECK enum error cuda_sent_open(struct cuda_sent *s, size_t bytes, const char *what);
+MUST_CHECK enum error cuda_send(struct cuda *c, enum device_lane l, const struct cuda_sent *s, size_t bytes,
+                                const char *what);
+void cuda_sent_close(struct cuda_sent *s);
 enum error cuda_alloc(struct device *d, size_t bytes, void **out);
 void cuda_free(struct device *d, void *p);
 bool cuda_holds(const struct device *d, const void *p);
@@ -61,7 +65,6 @@ void cuda_recording_free(struct device_recording *r);
 MUST_CHECK enum error cuda_not_recording(const struct cuda *c, const char *what);
 
 /* vector.c */
-void cuda_terms_close(struct cuda *c);
 enum error cuda_sum(struct device *d, enum device_lane l, float *to, const float *const *terms, int count,
                     const uint8_t *adds, int64_t n);
 enum error cuda_lower(struct device *d, enum device_lane l, void *to, const float *from, int64_t n, enum precision p);

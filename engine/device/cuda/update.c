@@ -11,10 +11,10 @@ _Static_assert(sizeof(struct update_span) == (2 + RULE_SLOTS) * sizeof(void *) +
 
 /* A step of a sharded job has one for each of its slices, and another where weights are averaged. */
 enum { TABLES = 64 };
+static const char *const table_words = "the optimizer's table of spans";
 struct table {
-    struct update_span *host, *there; /* host: what the last copy read, pinned */
+    struct cuda_sent of;
     int count, room;
-    cudaEvent_t copied;
     uint64_t used;
 };
 struct cuda_tables {
@@ -24,16 +24,9 @@ struct cuda_tables {
     struct table table[TABLES];
 };
 
-static void table_close(struct table *t) {
-    if (t->there) (void)cudaFree(t->there);
-    if (t->host) (void)cudaFreeHost(t->host);
-    if (t->copied) (void)cudaEventDestroy(t->copied);
-    *t = (struct table){0};
-}
-
 void cuda_tables_close(struct cuda *c) {
     if (!c->tables) return;
-    for (int i = 0; i < TABLES; i++) table_close(&c->tables->table[i]);
+    for (int i = 0; i < TABLES; i++) cuda_sent_close(&c->tables->table[i].of);
     free(c->tables->made);
     free(c->tables);
     c->tables = NULL;
@@ -53,15 +46,10 @@ static enum error room_to_make(struct cuda *c, int count) {
 
 /* What still reads the old one ends first: cudaFree would wait for it without a deadline. */
 static enum error table_grow(struct cuda *c, struct table *t, int count) {
-    size_t bytes = (size_t)count * sizeof *t->host;
-    void *p;
-    if (t->there) TRY(cuda_await(c, c->stream[LANE_COMPUTE], NULL, "the optimizer's table of spans"));
-    table_close(t);
-    CU(cudaMalloc(&p, bytes), "the optimizer's table of spans");
-    t->there = p;
-    CU(cudaHostAlloc(&p, bytes, cudaHostAllocPortable), "the optimizer's table of spans");
-    t->host = p;
-    CU(cudaEventCreateWithFlags(&t->copied, cudaEventDisableTiming), "the optimizer's table of spans");
+    if (t->of.there) TRY(cuda_await(c, c->stream[LANE_COMPUTE], NULL, table_words));
+    cuda_sent_close(&t->of);
+    t->room = 0;
+    TRY(cuda_sent_open(&t->of, (size_t)count * sizeof(struct update_span), table_words));
     t->room = count;
     return ERR_NONE;
 }
@@ -69,16 +57,11 @@ static enum error table_grow(struct cuda *c, struct table *t, int count) {
 /* The GPU's copy may be written while an earlier launch still reads it: no, since both are on one lane. The host's
  * must have been read. */
 static enum error table_send(struct cuda *c, struct table *t, int count) {
-    size_t bytes = (size_t)count * sizeof *t->host;
+    size_t bytes = (size_t)count * sizeof(struct update_span);
     t->count = 0;
-    if (t->room < count)
-        TRY(table_grow(c, t, count));
-    else
-        TRY(cuda_await(c, NULL, t->copied, "the optimizer's table of spans"));
-    memcpy(t->host, c->tables->made, bytes);
-    CU(cudaMemcpyAsync(t->there, t->host, bytes, cudaMemcpyHostToDevice, c->stream[LANE_COMPUTE]),
-       "the optimizer's table of spans");
-    CU(cudaEventRecord(t->copied, c->stream[LANE_COMPUTE]), "the optimizer's table of spans");
+    TRY(t->room < count ? table_grow(c, t, count) : cuda_await(c, NULL, t->of.copied, table_words));
+    memcpy(t->of.host, c->tables->made, bytes);
+    TRY(cuda_send(c, LANE_COMPUTE, &t->of, bytes, table_words));
     t->count = count;
     return ERR_NONE;
 }
@@ -90,14 +73,14 @@ static enum error table_there(struct cuda *c, int count, const struct update_spa
     struct table *oldest = all->table;
     for (struct table *t = all->table; t < all->table + TABLES; t++) {
         if (t->used < oldest->used) oldest = t;
-        if (t->count != count || memcmp(t->host, all->made, (size_t)count * sizeof *t->host) != 0) continue;
+        if (t->count != count || memcmp(t->of.host, all->made, (size_t)count * sizeof *all->made) != 0) continue;
         t->used = ++all->turn;
-        *there = t->there;
+        *there = t->of.there;
         return ERR_NONE;
     }
     TRY(table_send(c, oldest, count));
     oldest->used = ++all->turn;
-    *there = oldest->there;
+    *there = oldest->of.there;
     return ERR_NONE;
 }
 
@@ -139,34 +122,40 @@ static struct update_numbers numbers_of(const struct rule *r) {
     return n;
 }
 
+struct asked { /* there: the table of the spans; NULL: there are none */
+    const struct update_kernels *kernels;
+    const struct update_span *there;
+    int64_t chunks;
+};
+
+static enum error ask(struct cuda *c, const struct formula *f, const struct rule_span *spans, int count,
+                      struct asked *out) {
+    *out = (struct asked){0};
+    TRY(find_kernels(f, &out->kernels));
+    if (count < 1) return ERR_NONE;
+    TRY(cuda_not_recording(c, "an optimizer"));
+    TRY(room_to_make(c, count));
+    out->chunks = make_table(c, spans, count);
+    return table_there(c, count, &out->there);
+}
+
 enum error cuda_measure(struct device *d, const struct rule *r, const struct rule_span *spans, int count,
                         double *squares) {
     CUDA_ENTERED(c, d);
     const struct update_numbers numbers = numbers_of(r);
-    const struct update_kernels *kernels;
-    const struct update_span *there;
-    TRY(find_kernels(r->direct, &kernels));
-    if (count < 1) return ERR_NONE;
-    TRY(cuda_not_recording(c, "an optimizer"));
-    TRY(room_to_make(c, count));
-    make_table(c, spans, count);
-    TRY(table_there(c, count, &there));
-    CU(kernels->direct(&numbers, there, count, squares, c->stream[LANE_COMPUTE]), "norms of tensors");
+    struct asked a;
+    TRY(ask(c, r->direct, spans, count, &a));
+    if (!a.there) return ERR_NONE;
+    CU(a.kernels->direct(&numbers, a.there, count, squares, c->stream[LANE_COMPUTE]), "norms of tensors");
     return ERR_NONE;
 }
 
 enum error cuda_update(struct device *d, const struct rule *r, const struct rule_span *spans, int count) {
     CUDA_ENTERED(c, d);
     const struct update_numbers numbers = numbers_of(r);
-    const struct update_kernels *kernels;
-    const struct update_span *there;
-    TRY(find_kernels(r->step, &kernels));
-    if (count < 1) return ERR_NONE;
-    TRY(cuda_not_recording(c, "an optimizer"));
-    TRY(room_to_make(c, count));
-    int64_t chunks = make_table(c, spans, count);
-    if (chunks < 1) return ERR_NONE;
-    TRY(table_there(c, count, &there));
-    CU(kernels->step(&numbers, there, count, chunks, c->stream[LANE_COMPUTE]), "an optimizer's step");
+    struct asked a;
+    TRY(ask(c, r->step, spans, count, &a));
+    if (a.chunks < 1) return ERR_NONE;
+    CU(a.kernels->step(&numbers, a.there, count, a.chunks, c->stream[LANE_COMPUTE]), "an optimizer's step");
     return ERR_NONE;
 }

@@ -9,31 +9,12 @@ _Static_assert((int)VECTOR_DEPTH == (int)LEAVES_DEPTH, "as deep as the tree of a
 /* Pointers, then bytes of leaves_adds. */
 enum { TERMS_BYTES = SUM_TERMS * (sizeof(float *) + 1) };
 
-void cuda_terms_close(struct cuda *c) {
-    for (int l = 0; l < DEVICE_LANES; l++) {
-        struct cuda_terms *t = &c->terms[l];
-        if (t->there) (void)cudaFree(t->there);
-        if (t->host) (void)cudaFreeHost(t->host);
-        if (t->copied) (void)cudaEventDestroy(t->copied);
-        *t = (struct cuda_terms){0};
-    }
-}
-
-/* Ready to be written by the host, which the last copy may still read. */
-static enum error terms_open(struct cuda *c, struct cuda_terms *t) {
-    static const char *const what = "the terms of a sum";
-    if (t->copied) return cuda_await(c, NULL, t->copied, what);
-    if (!t->there) CU(cudaMalloc(&t->there, TERMS_BYTES), what);
-    if (!t->host) CU(cudaHostAlloc(&t->host, TERMS_BYTES, cudaHostAllocPortable), what);
-    CU(cudaEventCreateWithFlags(&t->copied, cudaEventDisableTiming), what);
-    return ERR_NONE;
-}
-
 /* More terms than a launch takes along: their table goes to the GPU before it, on the same lane. */
 static enum error sum_by_table(struct cuda *c, enum device_lane l, float *to, const float *const *terms, int count,
                                const uint8_t *adds, int64_t n) {
-    struct cuda_terms *t = &c->terms[l];
-    TRY(terms_open(c, t));
+    static const char *const what = "the terms of a sum";
+    struct cuda_sent *t = &c->terms[l];
+    TRY(t->copied ? cuda_await(c, NULL, t->copied, what) : cuda_sent_open(t, TERMS_BYTES, what));
     const float **term = t->host;
     uint8_t *add = (uint8_t *)(term + SUM_TERMS);
     bool aligned = (uintptr_t)to % 16 == 0;
@@ -42,8 +23,7 @@ static enum error sum_by_table(struct cuda *c, enum device_lane l, float *to, co
         add[i] = adds ? adds[i] : i > 0;
         aligned = aligned && (uintptr_t)terms[i] % 16 == 0;
     }
-    CU(cudaMemcpyAsync(t->there, t->host, TERMS_BYTES, cudaMemcpyHostToDevice, c->stream[l]), "the terms of a sum");
-    CU(cudaEventRecord(t->copied, c->stream[l]), "the terms of a sum");
+    TRY(cuda_send(c, l, t, TERMS_BYTES, what));
     const struct vector_table table = {t->there, (const uint8_t *)((const float **)t->there + SUM_TERMS)};
     CU(vector_sum_table(to, table, count, aligned, n, c->stream[l]), "a sum of vectors");
     return ERR_NONE;

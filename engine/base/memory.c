@@ -172,14 +172,28 @@ char *pool_strndup(struct pool *p, const char *s, size_t n) {
     return copy;
 }
 
-char *pool_printf(struct pool *p, const char *fmt, ...) {
-    va_list ap, again;
-    va_start(ap, fmt);
+char *pool_vprintf(struct pool *p, const char *fmt, va_list ap) {
+    va_list again;
     va_copy(again, ap);
     int n = vsnprintf(NULL, 0, fmt, ap);
-    va_end(ap);
     char *s = n < 0 ? NULL : pool_alloc(p, (size_t)n + 1);
     if (s) vsnprintf(s, (size_t)n + 1, fmt, again);
     va_end(again);
     return s;
+}
+
+char *pool_printf(struct pool *p, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    char *s = pool_vprintf(p, fmt, ap);
+    va_end(ap);
+    return s;
+}
+
+const char *pool_say(struct pool *p, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    const char *s = pool_vprintf(p, fmt, ap);
+    va_end(ap);
+    return s ? s : "";
 }

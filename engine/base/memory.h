@@ -57,3 +57,6 @@ void pool_free(struct pool *p);
 void *pool_alloc(struct pool *p, size_t bytes);
 char *pool_strndup(struct pool *p, const char *s, size_t n);
 char *pool_printf(struct pool *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+char *pool_vprintf(struct pool *p, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
+/* Words that are only shown: without memory they are "". */
+const char *pool_say(struct pool *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -464,11 +464,9 @@ bool advise_is_refuted(const struct advice *a) {
 }
 
 void advise_note(struct advise_notes *notes, const char *fmt, ...) {
-    char text[1024];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    const char *text = pool_vprintf(notes->pool, fmt, args);
     va_end(args);
-    const char *copy = pool_strndup(notes->pool, text, strlen(text));
-    if (copy && notes->n < ADVISE_NOTES) notes->text[notes->n++] = copy;
+    if (text && notes->n < ADVISE_NOTES) notes->text[notes->n++] = text;
 }

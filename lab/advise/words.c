@@ -25,8 +25,7 @@ const char *advise_text(const struct advice *a, const struct advise_way *w) {
     if (w->bucket)
         n += snprintf(text + n, room - (size_t)n, ", buckets of %s", text_of_bytes((double)w->bucket, bytes));
     if (w->measured) snprintf(text + n, room - (size_t)n, ", %s", a->ask->measured[w->measured].precision);
-    const char *copy = pool_strndup(a->pool, text, strlen(text));
-    return copy ? copy : "";
+    return pool_say(a->pool, "%s", text);
 }
 
 enum error advise_sets(const struct advise_ask *a, const struct advise_way *w, struct pool *pool,
@@ -54,21 +53,19 @@ enum error advise_sets(const struct advise_ask *a, const struct advise_way *w, s
 
 /* "cpu:4"; of devices that have units, the first ones. */
 static const char *way_devices_text(const struct run_config *c, int64_t n, struct pool *pool) {
-    if (!device_find(c->devices.kind)->units) return pool_printf(pool, "%s:%lld", c->devices.kind, (long long)n);
-    const char *text = pool_printf(pool, "%s:0", c->devices.kind);
-    for (int64_t i = 1; i < n && text; i++) text = pool_printf(pool, "%s,%lld", text, (long long)i);
+    if (!device_find(c->devices.kind)->units) return pool_say(pool, "%s:%lld", c->devices.kind, (long long)n);
+    const char *text = pool_say(pool, "%s:0", c->devices.kind);
+    for (int64_t i = 1; i < n; i++) text = pool_say(pool, "%s,%lld", text, (long long)i);
     return text;
 }
 
 const char *advise_words(const struct advice *a, const struct advise_way *w) {
     const struct run_config *c = a->ask->config;
-    const char *sets[ADVISE_SETS], *text = NULL;
+    const char *sets[ADVISE_SETS];
     int64_t computing = advise_computing(a->ask, w);
     int n, leaves = cost_leaves((int)c->batch.shards, (int)computing);
-    const char *devices = way_devices_text(c, computing, a->pool);
-    if (devices && advise_sets(a->ask, w, a->pool, sets, &n) == ERR_NONE)
-        text = pool_printf(a->pool, "--set %s --devices %s", sets[0], devices);
-    for (int i = 1; text && i < n; i++) text = pool_printf(a->pool, "%s --set %s", text, sets[i]);
-    if (text && leaves > c->batch.shards) text = pool_printf(a->pool, "%s --set batch.shards=%d", text, leaves);
-    return text ? text : "";
+    if (advise_sets(a->ask, w, a->pool, sets, &n) != ERR_NONE) return "";
+    const char *text = pool_say(a->pool, "--set %s --devices %s", sets[0], way_devices_text(c, computing, a->pool));
+    for (int i = 1; i < n; i++) text = pool_say(a->pool, "%s --set %s", text, sets[i]);
+    return leaves > c->batch.shards ? pool_say(a->pool, "%s --set batch.shards=%d", text, leaves) : text;
 }

@@ -9,12 +9,10 @@
 #include <string.h>
 
 void compare_warn(struct compared *c, const char *fmt, ...) {
-    char text[512];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    char *kept = pool_vprintf(c->pool, fmt, ap);
     va_end(ap);
-    char *kept = pool_printf(c->pool, "%s", text);
     if (kept && c->nwarnings < COMPARE_WARNINGS) c->warning[c->nwarnings++] = kept;
 }
 

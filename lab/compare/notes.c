@@ -32,15 +32,12 @@ static void note_power(struct compared *c, int measure) {
     if (pair < 0) return;
     const struct compared_answer *a = &c->pair[pair].answer[measure];
     const char *what = x->nseeds ? "seeds" : "runs", *practical = compare_practical(c, m);
-    const char *more =
-        a->needed
-            ? pool_printf(c->pool, "%d %s would with %.0f %%", a->needed, what, 100 * COMPARE_CHANCE)
-            : pool_printf(c->pool, "not even %d %s would with %.0f %%", STATISTICS_RUNS, what, 100 * COMPARE_CHANCE);
-    if (more)
-        note_add(c, pool_printf(c->pool,
-                                "power: %d %s detect a difference of %s in %s ('%s') with a chance of %.0f %%; %s",
-                                a->samples[0], what, practical, m->name, x->cell[c->pair[pair].cell[1]].label,
-                                100 * a->power, more));
+    note_add(c, pool_printf(c->pool,
+                            "power: %d %s detect a difference of %s in %s ('%s') with a chance of %.0f %%; %s%d %s "
+                            "would with %.0f %%",
+                            a->samples[0], what, practical, m->name, x->cell[c->pair[pair].cell[1]].label,
+                            100 * a->power, a->needed ? "" : "not even ", a->needed ? a->needed : STATISTICS_RUNS, what,
+                            100 * COMPARE_CHANCE));
 }
 
 /* Intervals are of one question each, p is corrected for all of them. */
@@ -89,14 +86,14 @@ static void note_goal(struct compared *c, int measure) {
     const char *text = "";
     int reached = 0, runs = 0;
     if (m->kind != MEASURE_TIME_TO) return;
-    for (int i = 0; i < c->x->ncells && text; i++) {
+    for (int i = 0; i < c->x->ncells; i++) {
         int mine = 0, n = c->cell[i].nruns;
         for (int k = 0; k < n; k++) mine += isfinite(c->cell[i].value[measure][k]);
         if (mine < n)
-            text = pool_printf(c->pool, "%s%s'%s' in %d of %d", text, *text ? ", " : "", c->x->cell[i].label, mine, n);
+            text = pool_say(c->pool, "%s%s'%s' in %d of %d", text, *text ? ", " : "", c->x->cell[i].label, mine, n);
         reached += mine, runs += n;
     }
-    if (reached == runs || !text) return;
+    if (reached == runs) return;
     note_add(c, reached
                     ? pool_printf(c->pool,
                                   "%s was reached by %s runs, and by all runs of the others; a run that never reached "

@@ -97,16 +97,11 @@ static enum error read_source(const struct compared *c, int cell, struct predict
     return ERR_NONE;
 }
 
-static const char *predict_predicted_words(const struct compared *c) {
-    const char *text = pool_printf(c->pool, "%s", error_message());
-    return text ? text : "no memory";
-}
-
 static void open_source(const struct compared *c, int cell, struct predict_source *s) {
     if (s->open) return;
     s->open = true;
     s->known = read_source(c, cell, s) == ERR_NONE;
-    if (!s->known) s->why = predict_predicted_words(c);
+    if (!s->known) s->why = pool_say(c->pool, "%s", error_message());
 }
 
 /* ---- a cell's ------------------------------------------------------------------------------- */
@@ -118,12 +113,10 @@ static const char *predict_port_text(const struct compared *c, int cell) {
     const struct experiment_cell *x = &c->x->cell[cell];
     if (predict_config_of(c, cell)->devices.count == 1) return "";
     if (emulation_varies(e) || e->up > 0) return "emulated links";
-    const char *text =
-        pool_printf(c->pool, "emulated%s%s%s%s", e->bandwidth > 0 ? " " : "",
+    return pool_say(c->pool, "emulated%s%s%s%s", e->bandwidth > 0 ? " " : "",
                     e->bandwidth > 0 ? result_setting_of(x->setting, x->nsettings, "comm.emulate.bandwidth") : "",
                     e->latency > 0 ? ", " : "",
                     e->latency > 0 ? result_setting_of(x->setting, x->nsettings, "comm.emulate.latency") : "");
-    return text ? text : "";
 }
 
 static void predict_from(struct compared *c, int cell, const struct predict_source *s) {
@@ -141,7 +134,7 @@ static void predict_from(struct compared *c, int cell, const struct predict_sour
         err = measured_predict(&s->step, r, fitted ? &fit.wire : NULL, predict_cores_of(c, p->from), &simulated,
                                &p->formula);
     if (err != ERR_NONE) {
-        p->why = predict_predicted_words(c);
+        p->why = pool_say(c->pool, "%s", error_message());
         p->formula = (double)NAN;
         return;
     }
@@ -162,7 +155,7 @@ static void predict_cell(struct compared *c, int cell, struct predict_source *so
     else if (p->from == cell)
         p->why = "the others are predicted from it";
     else if (measured_refuse(r) != ERR_NONE)
-        p->why = predict_predicted_words(c);
+        p->why = pool_say(c->pool, "%s", error_message());
     else if (p->from < 0)
         p->why = "no cell with the same computation has run";
     else if (link_fit_needed(c->x, cell) && !c->x->model_fit)

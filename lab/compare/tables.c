@@ -21,12 +21,10 @@ struct compare_grid {
 };
 
 __attribute__((format(printf, 2, 3))) static void put(struct compare_grid *g, const char *fmt, ...) {
-    char text[512];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    if (g->column < COLUMNS) g->row[g->column++] = pool_vprintf(g->pool, fmt, ap);
     va_end(ap);
-    if (g->column < COLUMNS) g->row[g->column++] = pool_printf(g->pool, "%s", text);
 }
 
 static void grid_begin(struct compare_grid *g, struct pool *pool) {

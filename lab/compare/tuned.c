@@ -46,24 +46,23 @@ void compare_choice(const struct compared *c, const struct compared_pair *p) {
 /* "optimizer.lr 0.003, optimizer.momentum 0.9" */
 static const char *tuned_values(const struct experiment *x, const struct tune_try *try) {
     const char *text = "";
-    for (int k = 0; k < x->tune.nkeys && text; k++)
-        text = pool_printf(x->pool, "%s%s%s %s", text, *text ? ", " : "", x->tune.key[k].at->key, try->value[k]);
-    return text ? text : "";
+    for (int k = 0; k < x->tune.nkeys; k++)
+        text = pool_say(x->pool, "%s%s%s %s", text, *text ? ", " : "", x->tune.key[k].at->key, try->value[k]);
+    return text;
 }
 
 /* "; this is the highest optimizer.lr that was tried, so that a better one may lie beyond it" */
 static const char *tuned_edges(const struct experiment *x, const struct tuned_cell *cell) {
     const char *text = "";
-    for (int k = 0; k < x->tune.nkeys && text; k++)
+    for (int k = 0; k < x->tune.nkeys; k++)
         if (cell->edge[k])
-            text = pool_printf(x->pool, "%s%s the %s %s that was tried", text, *text ? " and" : "; this is",
-                               cell->edge[k] < 0 ? "lowest" : "highest", x->tune.key[k].at->key);
-    if (!text || !*text) return "";
-    const char *why = x->tuned->narrow              ? pool_printf(x->pool, " (%s)", x->tuned->narrow)
+            text = pool_say(x->pool, "%s%s the %s %s that was tried", text, *text ? " and" : "; this is",
+                            cell->edge[k] < 0 ? "lowest" : "highest", x->tune.key[k].at->key);
+    if (!*text) return "";
+    const char *why = x->tuned->narrow              ? pool_say(x->pool, " (%s)", x->tuned->narrow)
                       : x->tune.search == TUNE_GRID ? " (widen: true tries on)"
                                                     : "";
-    text = pool_printf(x->pool, "%s, so that a better one may lie beyond it%s", text, why ? why : "");
-    return text ? text : "";
+    return pool_say(x->pool, "%s, so that a better one may lie beyond it%s", text, why);
 }
 
 const char *compare_tuned(const struct experiment *x, int cell) {
@@ -74,12 +73,11 @@ const char *compare_tuned(const struct experiment *x, int cell) {
     for (int i = 0; i < t->ntries; i++) diverged += of->tried[i].diverged > 0;
     const char *unit =
         x->measure[0].scale == SCALE_RATIO && strcmp(x->measure[0].unit, "bytes") != 0 ? x->measure[0].unit : "";
-    const char *some = diverged ? pool_printf(x->pool, ", of which %d diverged", diverged) : "";
-    const char *text = pool_printf(
-        x->pool, "%s: %s is %s%s%s at %s, the best of %d tries%s%s", x->cell[cell].label, x->measure[0].name,
-        compare_value(&x->measure[0], tuned_score(&of->tried[of->chosen]), number), *unit ? " " : "", unit,
-        tuned_values(x, &t->tries[of->chosen]), t->ntries, some ? some : "", tuned_edges(x, of));
-    return text ? text : "";
+    const char *some = diverged ? pool_say(x->pool, ", of which %d diverged", diverged) : "";
+    return pool_say(x->pool, "%s: %s is %s%s%s at %s, the best of %d tries%s%s", x->cell[cell].label,
+                    x->measure[0].name, compare_value(&x->measure[0], tuned_score(&of->tried[of->chosen]), number),
+                    *unit ? " " : "", unit, tuned_values(x, &t->tries[of->chosen]), t->ntries, some,
+                    tuned_edges(x, of));
 }
 
 /* ---- as a table ---- */

@@ -27,8 +27,7 @@ bool compare_is_slight(const struct compared *c, const struct compared_answer *a
 }
 
 const char *compare_practical(const struct compared *c, const struct measure *m) {
-    const char *text = pool_printf(c->pool, m->scale == SCALE_DIFFERENCE ? "%g pt" : "%g %%", 100 * m->practical);
-    return text ? text : "";
+    return pool_say(c->pool, m->scale == SCALE_DIFFERENCE ? "%g pt" : "%g %%", 100 * m->practical);
 }
 
 const char *compare_verdict(const struct compared *c, const struct compared_pair *p, int measure) {
@@ -36,9 +35,8 @@ const char *compare_verdict(const struct compared *c, const struct compared_pair
     const struct compared_answer *a = &p->answer[measure];
     bool better = a->statistics.estimate > (m->scale == SCALE_RATIO ? 1 : 0);
     if (!compare_is_slight(c, a)) return compare_word(c, p, measure);
-    const char *text = pool_printf(c->pool, "%s by less than %s",
-                                   verdict_word(m, better ? VERDICT_FASTER : VERDICT_SLOWER), compare_practical(c, m));
-    return text ? text : "";
+    return pool_say(c->pool, "%s by less than %s", verdict_word(m, better ? VERDICT_FASTER : VERDICT_SLOWER),
+                    compare_practical(c, m));
 }
 
 const char *compare_doubt(const struct compared *c, const struct compared_pair *p, int measure) {
@@ -46,15 +44,13 @@ const char *compare_doubt(const struct compared *c, const struct compared_pair *
     const struct compared_answer *a = &p->answer[measure];
     bool accuracy = measure_is_accuracy(&c->x->measure[measure]);
     bool told = a->verdict == VERDICT_FASTER || a->verdict == VERDICT_SLOWER;
-    const char *text = "";
     if (told && a->apart > much)
-        text = pool_printf(c->pool, "half of the runs of a side lie %.0f %% apart", 100 * a->apart);
-    else if (told && a->statistics.error > 0 && !statistics_differs(&a->statistics, c->x->confidence))
-        text = pool_printf(c->pool, "on these validation samples alone: others would change it by about ±%.2f pt",
-                           196 * a->statistics.error);
-    else if (accuracy && (told || a->verdict == VERDICT_SAME) && !a->equal && !a->of_set)
-        text = "the error of the validation set is not known";
-    return text ? text : "";
+        return pool_say(c->pool, "half of the runs of a side lie %.0f %% apart", 100 * a->apart);
+    if (told && a->statistics.error > 0 && !statistics_differs(&a->statistics, c->x->confidence))
+        return pool_say(c->pool, "on these validation samples alone: others would change it by about ±%.2f pt",
+                        196 * a->statistics.error);
+    bool unknown = accuracy && (told || a->verdict == VERDICT_SAME) && !a->equal && !a->of_set;
+    return unknown ? "the error of the validation set is not known" : "";
 }
 
 /* 1.033, +0.4: of a share in points. */
@@ -69,30 +65,26 @@ static const char *verdict_effect_number(enum scale scale, double v, char out[32
 const char *compare_effect(const struct compared *c, const struct compared_pair *p, int measure) {
     const struct compared_answer *a = &p->answer[measure];
     const struct comparison *s = &a->statistics;
-    const char *unit = s->scale == SCALE_DIFFERENCE ? " pt" : "×", *text;
+    const char *unit = s->scale == SCALE_DIFFERENCE ? " pt" : "×";
     char value[32], low[32], high[32];
     if (!a->judged) return "-";
     verdict_effect_number(s->scale, s->estimate, value);
-    if (isnan(s->low) || a->equal)
-        text = pool_printf(c->pool, "%s%s", value, unit);
-    else
-        text = pool_printf(c->pool, "%s%s [%s, %s]", value, unit, verdict_effect_number(s->scale, s->low, low),
-                           verdict_effect_number(s->scale, s->high, high));
-    return text ? text : "";
+    if (isnan(s->low) || a->equal) return pool_say(c->pool, "%s%s", value, unit);
+    return pool_say(c->pool, "%s%s [%s, %s]", value, unit, verdict_effect_number(s->scale, s->low, low),
+                    verdict_effect_number(s->scale, s->high, high));
 }
 
 const char *compare_bits(const struct compared *c, const struct compared_pair *p) {
     if (!p->held) return "-";
     if (p->same_losses && p->same_weights) return "yes";
-    const char *tensor = p->tensor ? pool_printf(c->pool, ", first tensor %s", p->tensor) : "";
+    const char *tensor = p->tensor ? pool_say(c->pool, ", first tensor %s", p->tensor) : "";
     const char *end = p->same_weights ? ", but the same weights at the end" : tensor;
     const char *losses = c->cell[p->cell[0]].run[0].result.losses;
-    const char *words = p->same_losses ? pool_printf(c->pool, "no: the same losses, but other weights%s", tensor)
-                        : !*losses     ? pool_printf(c->pool, "no: other weights%s", tensor)
-                        : p->step      ? pool_printf(c->pool, "no: step %lld, %.9g beside %.9g%s", (long long)p->step,
-                                                     p->loss[0], p->loss[1], end)
-                                       : pool_printf(c->pool, "no, but in all steps that both sides have%s", end);
-    return words ? words : "no";
+    return p->same_losses ? pool_say(c->pool, "no: the same losses, but other weights%s", tensor)
+           : !*losses     ? pool_say(c->pool, "no: other weights%s", tensor)
+           : p->step
+               ? pool_say(c->pool, "no: step %lld, %.9g beside %.9g%s", (long long)p->step, p->loss[0], p->loss[1], end)
+               : pool_say(c->pool, "no, but in all steps that both sides have%s", end);
 }
 
 /* ---- why there is no verdict ---- */
@@ -113,36 +105,32 @@ static const char *words_of_copies(const struct compared *c, const struct compar
     const int *samples = p->answer[0].samples;
     int side = samples[1] < samples[0], n = samples[side], runs = c->cell[p->cell[side]].nruns;
     if (!run_result_training(&c->cell[p->cell[side]].run[0].result))
-        return pool_printf(c->pool,
-                           "no verdict on %s: the command of '%s' reports neither losses nor weights, so its %d run%s "
-                           "may be copies of one training; %s",
-                           x->measure[0].name, x->cell[p->cell[side]].label, runs, runs == 1 ? "" : "s",
-                           x->nseeds ? "all of them have the same validations: take the seed from ENGINE_SEED"
-                                     : "repeats: {seeds: 8} gives each run a different seed (ENGINE_SEED)");
-    return pool_printf(c->pool,
-                       "no verdict on %s: runs that end in the same weights are copies of one training and count "
-                       "as one (here %d run%s as %d), too few to separate a difference from the chance of a seed; "
-                       "repeats: {seeds: 8} trains each side with eight seeds",
-                       x->measure[0].name, runs, runs == 1 ? "" : "s", n);
+        return pool_say(c->pool,
+                        "no verdict on %s: the command of '%s' reports neither losses nor weights, so its %d run%s "
+                        "may be copies of one training; %s",
+                        x->measure[0].name, x->cell[p->cell[side]].label, runs, runs == 1 ? "" : "s",
+                        x->nseeds ? "all of them have the same validations: take the seed from ENGINE_SEED"
+                                  : "repeats: {seeds: 8} gives each run a different seed (ENGINE_SEED)");
+    return pool_say(c->pool,
+                    "no verdict on %s: runs that end in the same weights are copies of one training and count "
+                    "as one (here %d run%s as %d), too few to separate a difference from the chance of a seed; "
+                    "repeats: {seeds: 8} trains each side with eight seeds",
+                    x->measure[0].name, runs, runs == 1 ? "" : "s", n);
 }
 
 const char *compare_untested(const struct compared *c) {
     const struct experiment *x = c->x;
     int copies = verdict_pair_untested(c, true, true), few = verdict_pair_untested(c, true, false);
-    const char *text = "";
-    if (copies >= 0)
-        text = words_of_copies(c, &c->pair[copies]);
-    else if (few >= 0)
-        text = pool_printf(c->pool, "%d run%s a side: fewer than %d allow no verdict (%s)", c->repeats,
-                           c->repeats == 1 ? "" : "s", EXPERIMENT_LEAST_RUNS,
-                           !*c->folder                          ? "engine compare EXPERIMENT or --modes runs them"
-                           : x->nseeds > c->repeats             ? "without --quick all seeds are run"
-                           : c->repeats < EXPERIMENT_LEAST_RUNS ? "--repeats auto makes enough of them"
-                                                                : "some are missing");
-    else if (verdict_pair_untested(c, false, false) >= 0)
-        text =
-            pool_printf(c->pool, "no verdict on %s, because runs are missing or lack this number", x->measure[0].name);
-    return text ? text : "";
+    if (copies >= 0) return words_of_copies(c, &c->pair[copies]);
+    if (few >= 0)
+        return pool_say(c->pool, "%d run%s a side: fewer than %d allow no verdict (%s)", c->repeats,
+                        c->repeats == 1 ? "" : "s", EXPERIMENT_LEAST_RUNS,
+                        !*c->folder                          ? "engine compare EXPERIMENT or --modes runs them"
+                        : x->nseeds > c->repeats             ? "without --quick all seeds are run"
+                        : c->repeats < EXPERIMENT_LEAST_RUNS ? "--repeats auto makes enough of them"
+                                                             : "some are missing");
+    if (verdict_pair_untested(c, false, false) < 0) return "";
+    return pool_say(c->pool, "no verdict on %s, because runs are missing or lack this number", x->measure[0].name);
 }
 
 /* Whether the pair compares these two sides. */
@@ -154,7 +142,7 @@ static bool pair_is_of(const struct compared *c, const struct compared_pair *p, 
 static const char *verdict_with_effect(const struct compared *c, const struct compared_pair *p) {
     const char *verdict = compare_verdict(c, p, 0), *effect = compare_effect(c, p, 0), *doubt = compare_doubt(c, p, 0);
     if (!strcmp(effect, "-")) return verdict;
-    return pool_printf(c->pool, "%s (%s)%s%s", verdict, effect, *doubt ? ", but " : "", doubt);
+    return pool_say(c->pool, "%s (%s)%s%s", verdict, effect, *doubt ? ", but " : "", doubt);
 }
 
 /* The place of a pair's verdict in the sentence. */
@@ -173,7 +161,7 @@ static const char *sentence_of(const struct compared *c, int first, int side) {
     int total = 0, doubtful = 0;
     const char *text = "", *doubt = "";
     for (int i = 0; i < c->x->npairs; i++) total += pair_is_of(c, &c->pair[i], first, side);
-    for (int place = 0; place < PLACES && text; place++) {
+    for (int place = 0; place < PLACES; place++) {
         const char *verdict = "";
         int count = 0;
         for (int i = 0; i < c->x->npairs; i++) {
@@ -185,21 +173,21 @@ static const char *sentence_of(const struct compared *c, int first, int side) {
             count++;
             if (*mine && doubtful++ == 0) doubt = mine;
         }
-        if (count) text = pool_printf(c->pool, "%s%s%s in %d", text, *text ? ", " : "", verdict, count);
+        if (count) text = pool_say(c->pool, "%s%s%s in %d", text, *text ? ", " : "", verdict, count);
     }
-    if (!text || !*text) return "not measured";
-    return doubtful ? pool_printf(c->pool, "%s of %d, %d of them in doubt: %s", text, total, doubtful, doubt)
-                    : pool_printf(c->pool, "%s of %d", text, total);
+    if (!*text) return "not measured";
+    return doubtful ? pool_say(c->pool, "%s of %d, %d of them in doubt: %s", text, total, doubtful, doubt)
+                    : pool_say(c->pool, "%s of %d", text, total);
 }
 
 const char *compare_sentence(const struct compared *c) {
     const char *text = "";
     const struct experiment_axis *axis = &c->x->axis[0];
     for (int first = 0; first < (c->x->all_pairs ? axis->count : 1); first++)
-        for (int side = first + 1; side < axis->count && text; side++)
-            text = pool_printf(c->pool, "%s%s%s against %s, %s: %s", text, *text ? "; " : "", axis->label[side],
-                               axis->label[first], c->x->measure[0].name, sentence_of(c, first, side));
-    return text ? text : "";
+        for (int side = first + 1; side < axis->count; side++)
+            text = pool_say(c->pool, "%s%s%s against %s, %s: %s", text, *text ? "; " : "", axis->label[side],
+                            axis->label[first], c->x->measure[0].name, sentence_of(c, first, side));
+    return text;
 }
 
 /* ---- the model ---- */
@@ -208,19 +196,18 @@ const char *compare_sentence(const struct compared *c) {
 static const char *verdict_model_silence(const struct compared *c) {
     static const char end[] = " is not simulated";
     const char *keys = "", *others = "", *last = NULL;
-    for (int i = 0; i < c->x->ncells && keys && others; i++) {
+    for (int i = 0; i < c->x->ncells; i++) {
         const struct compared_prediction *p = &c->cell[i].predicted;
         bool key = p->why && text_ends(p->why, end);
         const char *why = key ? pool_strndup(c->pool, p->why, strlen(p->why) + 1 - sizeof end) : p->why;
         if (!why || p->from == i || strstr(others, why) || strstr(keys, why) || (last && !strcmp(last, why))) continue;
-        if (!key) others = pool_printf(c->pool, "%s%s%s", others, *others ? "; " : "", why);
-        if (key && last) keys = pool_printf(c->pool, "%s%s%s", keys, *keys ? ", " : "", last);
+        if (!key) others = pool_say(c->pool, "%s%s%s", others, *others ? "; " : "", why);
+        if (key && last) keys = pool_say(c->pool, "%s%s%s", keys, *keys ? ", " : "", last);
         if (key) last = why;
     }
-    if (!last || !keys || !others) return others ? others : "";
-    const char *text = pool_printf(c->pool, "%s%s%s %s not simulated%s%s", keys, *keys ? " and " : "", last,
-                                   *keys ? "are" : "is", *others ? "; " : "", others);
-    return text ? text : "";
+    if (!last) return others;
+    return pool_say(c->pool, "%s%s%s %s not simulated%s%s", keys, *keys ? " and " : "", last, *keys ? "are" : "is",
+                    *others ? "; " : "", others);
 }
 
 static const char *verdict_model_accuracy(const struct compared *c) {
@@ -229,23 +216,19 @@ static const char *verdict_model_accuracy(const struct compared *c) {
     while (c->cell[from].predicted.why) from++;
     const char *source = c->x->cell[c->cell[from].predicted.from].label;
     const char *of =
-        m->sources == 1 ? pool_printf(c->pool, "the step of '%s' alone", source) : "the cells of the fewest devices";
-    return pool_printf(c->pool,
-                       "%d step time%s predicted from %s: off by %.1f %% in the median, %.1f %% too "
-                       "%s at worst ('%s')",
-                       m->cells, m->cells == 1 ? "" : "s", of ? of : "", 100 * m->median, 100 * fabs(m->worst),
-                       m->worst < 0 ? "short" : "long", c->x->cell[m->worst_cell].label);
+        m->sources == 1 ? pool_say(c->pool, "the step of '%s' alone", source) : "the cells of the fewest devices";
+    return pool_say(c->pool,
+                    "%d step time%s predicted from %s: off by %.1f %% in the median, %.1f %% too "
+                    "%s at worst ('%s')",
+                    m->cells, m->cells == 1 ? "" : "s", of, 100 * m->median, 100 * fabs(m->worst),
+                    m->worst < 0 ? "short" : "long", c->x->cell[m->worst_cell].label);
 }
 
 const char *compare_model(const struct compared *c) {
     const struct compared_model *m = &c->model;
     if (!c->predicted || (!m->cells && !m->silent)) return "";
-    if (!m->cells) {
-        const char *none = pool_printf(c->pool, "no step time is predicted: %s", verdict_model_silence(c));
-        return none ? none : "";
-    }
+    if (!m->cells) return pool_say(c->pool, "no step time is predicted: %s", verdict_model_silence(c));
     const char *text = isfinite(m->median) ? verdict_model_accuracy(c) : "the predicted cells have not run yet";
-    if (text && m->silent)
-        text = pool_printf(c->pool, "%s; not predicted: %d (%s)", text, m->silent, verdict_model_silence(c));
-    return text ? text : "";
+    if (!m->silent) return text;
+    return pool_say(c->pool, "%s; not predicted: %d (%s)", text, m->silent, verdict_model_silence(c));
 }

@@ -303,11 +303,11 @@ const char *experiment_too_few(const struct experiment *x, int runs) {
     const char *what = x->nseeds ? "seed" : "run";
     if (runs < EXPERIMENT_LEAST_RUNS || !cell_has_partners(x) || statistics_can_tell(runs, true, asked, x->confidence))
         return NULL;
-    const char *enough = least ? pool_printf(x->pool, " (%d would do)", least) : "";
+    const char *enough = least ? pool_say(x->pool, " (%d would do)", least) : "";
     return pool_printf(x->pool,
                        "%d %ss are too few to compare %s by %s for %d question%s, pairs times metrics%s, so that the "
                        "sides are compared as two groups",
-                       runs, what, what, what, asked, asked == 1 ? "" : "s", enough ? enough : "");
+                       runs, what, what, what, asked, asked == 1 ? "" : "s", enough);
 }
 
 /* The fewest that can tell anything; with auto more of them where their spread asks for it. */

@@ -13,14 +13,12 @@ enum { CLAIMS_MOST = 1 << 24 };
 static const struct json_limits claims_limits = {.depth = 8, .entries = 10000, .text = 65536};
 
 __attribute__((format(printf, 2, 3))) static void audit_find(struct audit *a, const char *fmt, ...) {
-    char words[1024];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(words, sizeof words, fmt, ap);
+    char *words = a->nfindings < AUDIT_FINDINGS ? pool_vprintf(a->key->pool, fmt, ap) : NULL;
     va_end(ap);
-    const char *kept = a->nfindings < AUDIT_FINDINGS ? pool_printf(a->key->pool, "%s", text_defuse(words, "")) : NULL;
-    if (kept)
-        a->finding[a->nfindings++] = kept;
+    if (words)
+        a->finding[a->nfindings++] = text_defuse(words, "");
     else
         a->more++;
 }
@@ -166,11 +164,10 @@ static void audit_compared(struct audit *a, const char *step, const struct compa
     for (int i = 0; i < c->x->ncells; i++)
         for (int k = 0; k < c->cell[i].nruns; k++) {
             const struct compared_run *run = &c->cell[i].run[k];
-            const char *where = pool_printf(a->key->pool, "%s/%s/%s", lesson_below(a->key), step, run->dir);
-            audit_settings(a, where ? where : "", c->x, i, run);
-            audit_summary(a, where ? where : "", &run->result);
-            if (own && k < own->cell[i].nruns)
-                audit_bits(a, where ? where : "", &run->result, &own->cell[i].run[k].result);
+            const char *where = pool_say(a->key->pool, "%s/%s/%s", lesson_below(a->key), step, run->dir);
+            audit_settings(a, where, c->x, i, run);
+            audit_summary(a, where, &run->result);
+            if (own && k < own->cell[i].nruns) audit_bits(a, where, &run->result, &own->cell[i].run[k].result);
         }
 }
 
@@ -217,9 +214,9 @@ static bool audit_read_steps(struct audit *a, const struct json_value *told, str
         } else if (o->run) {
             bool last = true; /* a folder in which a later step goes on has that step's results */
             for (int k = i + 1; k < a->key->nsteps; k++) last &= strcmp(a->key->step[k].into, s->into) != 0;
-            const char *where = pool_printf(a->key->pool, "%s/%s", lesson_below(a->key), s->into);
-            if (last && where) audit_summary(a, where, o->run);
-            if (last && where) audit_bits(a, where, o->run, audit_read_own(a, i, own).run);
+            const char *where = pool_say(a->key->pool, "%s/%s", lesson_below(a->key), s->into);
+            if (last) audit_summary(a, where, o->run);
+            if (last) audit_bits(a, where, o->run, audit_read_own(a, i, own).run);
         }
     }
     return good;

@@ -245,20 +245,17 @@ static double claim_values_margin(const struct check_value *a, const struct chec
 static const char *claim_value_text(struct pool *pool, const struct check_value *v) {
     char count[32];
     bool large = !v->ntexts && fabs(v->number) >= 1e5 && fabs(v->number) < 1e15;
-    const char *text = v->ntexts          ? pool_printf(pool, "%.12s", v->text[0])
-                       : isnan(v->number) ? "not measured"
-                       : large            ? pool_printf(pool, "%s", text_of_count(llround(v->number), count))
-                                          : pool_printf(pool, "%.4g", v->number);
-    return text ? text : "";
+    return v->ntexts          ? pool_say(pool, "%.12s", v->text[0])
+           : isnan(v->number) ? "not measured"
+           : large            ? pool_say(pool, "%s", text_of_count(llround(v->number), count))
+                              : pool_say(pool, "%.4g", v->number);
 }
 
 static const char *claim_numbers_text(const struct lesson *l, const struct claim *c, const char *where,
                                       const struct check_value v[2], int holds) {
     static const char *const ops[RELATIONS] = {"at least", "at most", "equal to", "other than", "above", "below"};
-    const char *text =
-        pool_printf(l->pool, "%s%s%s is %s%s %s", where, *where ? ": " : "", claim_value_text(l->pool, &v[0]),
+    return pool_say(l->pool, "%s%s%s is %s%s %s", where, *where ? ": " : "", claim_value_text(l->pool, &v[0]),
                     holds == 1 ? "" : "not ", ops[c->check.op], claim_value_text(l->pool, &v[1]));
-    return text ? text : "";
 }
 
 /* Judges a claim about cells: it holds if it holds at each; the result is that of the cell where it holds the least. */
@@ -282,9 +279,7 @@ static struct claim_result claim_judge_places(const struct lesson *l, const stru
         r.numbers = claim_numbers_text(l, c, x->cell[i].label, v, holds);
         r.value = v[0].number;
     }
-    const char *more =
-        places > 1 && r.holds == 1 ? pool_printf(l->pool, "in all of %d; the closest %s", places, r.numbers) : NULL;
-    if (more) r.numbers = more;
+    if (places > 1 && r.holds == 1) r.numbers = pool_say(l->pool, "in all of %d; the closest %s", places, r.numbers);
     return r;
 }
 

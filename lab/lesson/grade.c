@@ -37,8 +37,7 @@ static enum error grade_copy_key(const struct grader *g, const struct grade *out
 }
 
 static void grade_give_reason(const struct grader *g, struct grade *out, const char *words) {
-    const char *copy = pool_strndup(g->pool, words, strlen(words) > REASON_MOST ? REASON_MOST : strlen(words));
-    out->reason = copy ? copy : "no memory";
+    out->reason = *words ? pool_say(g->pool, "%.*s", REASON_MOST, words) : "no memory";
 }
 
 /* The path of a file of the hand-in, which lies in its folder, whatever links lead there; NULL: out->reason says why. */
@@ -48,14 +47,14 @@ static const char *grade_find_file(const struct grader *g, const char *name, str
     const char *found = NULL, *words = "";
     size_t n = root ? strlen(root) : 0;
     if (!root || !file_is_folder(root))
-        words = pool_printf(g->pool, "there is no folder '%s'", out->hand_in);
+        words = pool_say(g->pool, "there is no folder '%s'", out->hand_in);
     else if (!real)
-        words = pool_printf(g->pool, "it lacks %s", name);
+        words = pool_say(g->pool, "it lacks %s", name);
     else if (strncmp(real, root, n) != 0 || real[n] != '/')
-        words = pool_printf(g->pool, "%s is a link to a place outside of its folder", name);
+        words = pool_say(g->pool, "%s is a link to a place outside of its folder", name);
     else
         found = pool_strndup(g->pool, real, strlen(real));
-    if (!found) grade_give_reason(g, out, words ? words : "no memory");
+    if (!found) grade_give_reason(g, out, words);
     free(root);
     free(real);
     return found;
@@ -97,17 +96,16 @@ static const char *grade_first_error(const struct grader *g, const char *log) {
     char *end = at + strcspn(at, "\n");
     const char *hint = !strncmp(end, "\nhint: ", 1 + strlen(more)) ? end + 1 + strlen(more) : NULL;
     *end = '\0';
-    return hint ? pool_printf(g->pool, "%s: %.*s", at, (int)strcspn(hint, "\n"), hint) : at;
+    return hint ? pool_say(g->pool, "%s: %.*s", at, (int)strcspn(hint, "\n"), hint) : at;
 }
 
 static void grade_explain_end(const struct grader *g, const struct process_end *end, const char *log,
                               struct grade *out) {
     const char *error = end->late ? "" : grade_first_error(g, log);
-    const char *words = end->late ? pool_printf(g->pool, "it has not ended within %g s", g->timeout)
-                        : !error || !*error
-                            ? pool_printf(g->pool, "its lab has ended with exit code %d, see %s", end->code, log)
-                            : error;
-    grade_give_reason(g, out, words ? words : "no memory");
+    const char *words = end->late ? pool_say(g->pool, "it has not ended within %g s", g->timeout)
+                        : !*error ? pool_say(g->pool, "its lab has ended with exit code %d, see %s", end->code, log)
+                                  : error;
+    grade_give_reason(g, out, words);
 }
 
 static void grade_take_claims(const struct grader *g, const struct json_value *told, struct grade *out) {

@@ -70,13 +70,13 @@ static enum error step_make_words(const struct lesson_state *t, const struct les
 /* The command as one would type it in a shell, in quotes where needed. */
 static const char *lesson_words_typed(struct pool *pool, const char *const *under, const char *const *words) {
     const char *text = "";
-    for (int i = 0; under[i] && text; i++) text = pool_printf(pool, "%s%s ", text, under[i]);
-    if (text) text = pool_printf(pool, "%sengine", text);
-    for (int i = 0; words[i] && text; i++) {
+    for (int i = 0; under[i]; i++) text = pool_say(pool, "%s%s ", text, under[i]);
+    text = pool_say(pool, "%sengine", text);
+    for (int i = 0; words[i]; i++) {
         bool plain = *words[i] && !words[i][strcspn(words[i], " \t\n'\"\\$&|;<>()*?[]{}#~`!")];
-        text = pool_printf(pool, plain ? "%s %s" : "%s '%s'", text, words[i]);
+        text = pool_say(pool, plain ? "%s %s" : "%s '%s'", text, words[i]);
     }
-    return text ? text : "";
+    return text;
 }
 
 /* ---- what a step has made ---- */

@@ -10,11 +10,9 @@
 #include <string.h>
 
 __attribute__((format(printf, 2, 0))) static const char *report_text(struct report *r, const char *fmt, va_list args) {
-    char text[2048];
-    vsnprintf(text, sizeof text, fmt, args);
-    const char *copy = pool_strndup(r->pool, text, strlen(text));
-    r->failed |= !copy;
-    return copy ? copy : "";
+    const char *text = pool_vprintf(r->pool, fmt, args);
+    r->failed |= !text;
+    return text ? text : "";
 }
 
 const char *report_say(struct report *r, const char *fmt, ...) {

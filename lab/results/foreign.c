@@ -66,13 +66,13 @@ static enum error read_told(const struct foreign *f, struct pool *pool, struct t
     if (!foreign_has_steps(t)) TRY(read_files(f, pool, t));
     TRY(told_settle(t));
     if (foreign_has_steps(t)) return ERR_NONE;
-    const char *torn = t->not_json ? pool_printf(pool, "; line %lld of its output begins with '{' but is not JSON",
-                                                 (long long)t->not_json)
+    const char *torn = t->not_json ? pool_say(pool, "; line %lld of its output begins with '{' but is not JSON",
+                                              (long long)t->not_json)
                                    : "";
     return FAIL(ERR_DATA,
                 "the command ended with code 0, but reported no step%s\nprint lines such as {\"step\": 1, \"loss\": "
                 "2.3, \"ms\": 12.1}, or write them to the file $ENGINE_METRICS; see engine help compare",
-                torn ? torn : "");
+                torn);
 }
 
 /* ---- times that were not reported ---- */

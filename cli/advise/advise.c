@@ -2,7 +2,6 @@
 #include "cli/advise/advise.h"
 
 #include "engine/base/file.h"
-#include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/tell/environment.h"
 #include "engine/train/stop.h"
@@ -54,21 +53,14 @@ static void advise_put_notes(struct advising *g) {
 
 /* ---- showing -------------------------------------------------------------------------------- */
 
-static enum error advise_show_json(const struct advice *a) {
-    struct json j = {0};
-    enum error err = advise_json(a, &j);
-    if (err == ERR_NONE) printf("%s\n", j.text);
-    json_fini(&j);
-    return err;
-}
-
 static enum error advising_show(const struct advising *g) {
     const struct advise_options *o = g->o;
     struct report *r = pool_alloc(g->pool, sizeof *r);
+    struct json j = {0};
     double bytes;
     if (!r) return ERR_MEMORY;
     TRY(advise_report(&g->advice, r));
-    TRY(o->json ? advise_show_json(&g->advice) : report_write(r, REPORT_TXT, stdout));
+    TRY(o->json ? cli_json(advise_json(&g->advice, &j), &j, stdout) : report_write(r, REPORT_TXT, stdout));
     if (fflush(stdout) != 0) return FAIL(ERR_IO, "cannot write the advice");
     return o->out ? report_save(r, report_format_of(o->out), o->out, &bytes) : ERR_NONE;
 }
@@ -101,11 +93,9 @@ static enum error advising_run(struct advising *g) {
     TRY(file_make_temporary("advise", g->pool, &dir));
     g->dir = dir;
     enum error err = advise_in(g);
-    char *text = pool_printf(g->pool, "%s", error_message()), *hint = pool_printf(g->pool, "%s", error_hint());
-    if (file_remove_tree(dir) != ERR_NONE) log_warn("%s", error_message());
     for (int i = 0; i < g->nsources; i++) step_source_close(&g->source[i]);
     run_settings_free(&g->settings);
-    return err == ERR_NONE || !text || !hint ? err : FAIL(err, "%s\n%s", text, hint);
+    return step_source_clear(err, dir);
 }
 
 static int advise_command(const struct cli *cli) {

@@ -26,10 +26,6 @@ static enum error measure_settings_load(struct advising *g) {
     return err;
 }
 
-static enum error measure_config_add(struct advising *g, const char *text) {
-    return text ? cli_set(&g->config, text) : ERR_MEMORY;
-}
-
 /* The first key that the advice leaves out: one that is not simulated, or one by which a run
  * learns otherwise than by the gradient of the whole batch. */
 static struct unsimulated measure_left_out(const struct run_config *c) {
@@ -43,14 +39,14 @@ static enum error measure_take_own(struct advising *g) {
     const char *path = g->settings.config.comm.algorithm;
     if (!plugin_is_path(path)) return ERR_NONE;
     TRY(way_open(path, &g->ask.own));
-    TRY(measure_config_add(g, "comm.algorithm=auto"));
+    TRY(cli_set(&g->config, "comm.algorithm=auto"));
     return measure_settings_load(g);
 }
 
 static enum error measure_leave_out(struct advising *g) {
     for (struct unsimulated u; (u = measure_left_out(&g->settings.config)).key;) {
         advise_note(&g->notes, "The advice leaves out %s: it is for %s=%s.", u.key, u.key, u.without);
-        TRY(measure_config_add(g, pool_printf(g->pool, "%s=%s", u.key, u.without)));
+        TRY(cli_set(&g->config, pool_printf(g->pool, "%s=%s", u.key, u.without)));
         TRY(measure_settings_load(g));
     }
     return ERR_NONE;
@@ -106,8 +102,8 @@ static enum error measure_choose_threads(struct advising *g) {
     const struct node *threads = node_get(g->settings.tree, "threads");
     int cores = device_host_cores();
     if (measure_has_units(g) || !threads || strcmp(threads->source, "auto") != 0) return ERR_NONE;
-    TRY(measure_config_add(
-        g, pool_printf(g->pool, "threads=%lld", (long long)(cores / measure_devices_largest(&g->ask, cores)))));
+    TRY(cli_set(&g->config,
+                pool_printf(g->pool, "threads=%lld", (long long)(cores / measure_devices_largest(&g->ask, cores)))));
     return measure_settings_load(g);
 }
 
@@ -160,7 +156,7 @@ static enum error measure_try_mode(const struct advising *g, int m) {
     if (measure_has_units(g)) return ERR_NONE; /* there may be only one here */
     TRY(advise_sets(&g->ask, &w, g->pool, sets, &n));
     sets[n++] = pool_printf(g->pool, "devices=%s:%lld", of->devices.kind, (long long)advise_computing(&g->ask, &w));
-    for (int i = 0; i < n; i++) TRY(sets[i] ? cli_set(&c, sets[i]) : ERR_MEMORY);
+    TRY(cli_set_all(&c, sets, (size_t)n));
     enum error err = step_source_read(&c, &s);
     run_settings_free(&s);
     return err;
@@ -188,7 +184,7 @@ static enum error measure_link(struct advising *g, int m) {
     struct link_fit fit;
     const char *sets[] = {pool_printf(g->pool, "mode=%s", mode),
                           pool_printf(g->pool, "devices=%s:%lld", g->settings.config.devices.kind, (long long)ranks)};
-    for (int i = 0; i < 2; i++) TRY(sets[i] ? cli_set(&c, sets[i]) : ERR_MEMORY);
+    TRY(cli_set_all(&c, sets, 2));
     enum error err = step_source_read(&c, &s);
     const struct link l = err == ERR_NONE ? link_of(&s.config) : (struct link){0};
     const char *path = pool_printf(g->pool, "%s/link-%s-%s-%d.json", g->dir, l.name ? l.name : "none",
@@ -234,10 +230,6 @@ static enum error measure_describe_ports(struct advising *g) {
     return g->ports ? ERR_NONE : ERR_MEMORY;
 }
 
-static bool measure_is_described(const struct advising *g) {
-    return g->o->linked || emulation_on(&g->settings.config.comm.emulate.as);
-}
-
 /* ---- steps ---------------------------------------------------------------------------------- */
 
 static int measure_steps_for(double seconds) {
@@ -247,9 +239,7 @@ static int measure_steps_for(double seconds) {
 
 static enum error measure_open_source(struct advising *g, const char *precision, int steps, struct step_source *out) {
     struct cli_config c = g->config;
-    char *text = pool_printf(g->pool, "precision=%s", precision);
-    if (!text) return ERR_MEMORY;
-    TRY(cli_set(&c, text));
+    TRY(cli_set(&c, pool_printf(g->pool, "precision=%s", precision)));
     const struct step_ask ask = {
         .path = g->o->path, .config = &c, .quantile = QUANTILE, .steps = steps, .limit = LIMIT, .quiet = true};
     return step_source_open(&ask, out);
@@ -297,7 +287,7 @@ enum error advise_measure(struct advising *g) {
     TRY(measure_settings_load(g));
     TRY(measure_take_own(g));
     TRY(measure_leave_out(g));
-    g->emulated = measure_is_described(g);
+    g->emulated = g->o->linked || emulation_on(&g->settings.config.comm.emulate.as);
     if (g->ask.own && g->emulated)
         advise_note(&g->notes,
                     "comm.algorithm is a plug-in: it is tried beside the engine's algorithms, by the messages "
@@ -336,8 +326,7 @@ static enum error measure_set_way(const struct advising *g, const struct advise_
         sets[n++] = port->beta > 0 ? pool_printf(g->pool, "comm.emulate={bandwidth: %.0f, latency: %.9gs}",
                                                  1 / port->beta, port->alpha)
                                    : pool_printf(g->pool, "comm.emulate={latency: %.9gs}", port->alpha);
-    for (int i = 0; i < n; i++) TRY(sets[i] ? cli_set(out, sets[i]) : ERR_MEMORY);
-    return ERR_NONE;
+    return cli_set_all(out, sets, (size_t)n);
 }
 
 static enum error measure_check_loaded(struct advising *g, const struct run_settings *s, int steps,

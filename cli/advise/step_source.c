@@ -20,8 +20,7 @@ enum error step_source_short(int steps, const char *dir, struct pool *pool, stru
                                  "checkpoint.best=off",
                                  "checkpoint.resume=never",
                                  "run={}"};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) TRY(texts[i] ? cli_set(out, texts[i]) : ERR_MEMORY);
-    return ERR_NONE;
+    return cli_set_all(out, texts, sizeof texts / sizeof *texts);
 }
 
 /* One device does all shards of the configuration. */
@@ -38,8 +37,7 @@ static enum error source_set_alone(const struct run_config *c, struct pool *pool
         "ddp.sync={}",
         "ddp.reduce={}",
         "sync_batchnorm=false"};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) TRY(texts[i] ? cli_set(out, texts[i]) : ERR_MEMORY);
-    return ERR_NONE;
+    return cli_set_all(out, texts, sizeof texts / sizeof *texts);
 }
 
 enum error step_source_read(const struct cli_config *c, struct run_settings *out) {
@@ -72,6 +70,13 @@ static enum error source_measure_in(const struct step_ask *ask, const struct cli
     return err == ERR_NONE ? source_read_run(s, dir) : err;
 }
 
+enum error step_source_clear(enum error err, const char *dir) {
+    char words[ERROR_WORDS];
+    error_words(words, sizeof words);
+    if (file_remove_tree(dir) != ERR_NONE) log_warn("%s", error_message());
+    return err == ERR_NONE ? err : FAIL(err, "%s", words);
+}
+
 static enum error step_measure(const struct step_ask *ask, const struct cli_config *of, struct step_source *s) {
     char *dir, *run;
     stop_install();
@@ -79,9 +84,7 @@ static enum error step_measure(const struct step_ask *ask, const struct cli_conf
     enum error err = (run = pool_printf(s->pool, "%s/run", dir)) ? source_measure_in(ask, of, s, run) : ERR_MEMORY;
     s->measured_here = true;
     if (err != ERR_NONE) err = error_prefix(err, "measuring a step: ");
-    char *text = pool_printf(s->pool, "%s", error_message()), *hint = pool_printf(s->pool, "%s", error_hint());
-    if (file_remove_tree(dir) != ERR_NONE) log_warn("%s", error_message());
-    return err == ERR_NONE || !text || !hint ? err : FAIL(err, "%s\n%s", text, hint);
+    return step_source_clear(err, dir);
 }
 
 /* ---- the network ---------------------------------------------------------------------------- */

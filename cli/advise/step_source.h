@@ -35,5 +35,7 @@ void step_source_close(struct step_source *s);
 
 /* For runs that are to be measured: 'steps' long, traced, into 'dir', with nothing beside them. */
 MUST_CHECK enum error step_source_short(int steps, const char *dir, struct pool *pool, struct cli_config *out);
+/* Removes the folder of such runs, and gives err, whose words stay those of the last error. */
+MUST_CHECK enum error step_source_clear(enum error err, const char *dir);
 /* Loads it; what is wrong is the error, with the first line of what would be printed. */
 MUST_CHECK enum error step_source_read(const struct cli_config *c, struct run_settings *out);

@@ -41,8 +41,7 @@ static enum error rate_set(const struct rate_options *o, const char *run, struct
         pool_printf(pool, "schedule={name: exponential, from: %.17g, to: %.17g}", o->from / lr, o->to / lr),
         "log.trace=off", "ema=off"};
     TRY(step_source_short((int)o->steps, run, pool, c));
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) TRY(texts[i] ? cli_set(c, texts[i]) : ERR_MEMORY);
-    return ERR_NONE;
+    return cli_set_all(c, texts, sizeof texts / sizeof *texts);
 }
 
 static enum error rate_take(const struct rate_options *o, const struct run_result *r, struct pool *pool,
@@ -82,12 +81,9 @@ static enum error rate_measure_in(const struct rate_options *o, const char *dir,
 }
 
 static enum error rate_measure(const struct rate_options *o, struct pool *pool, struct rate_curve *out) {
-    char *dir, words[ERROR_WORDS];
+    char *dir;
     TRY(file_make_temporary("tune", pool, &dir));
-    enum error err = rate_measure_in(o, dir, pool, out);
-    error_words(words, sizeof words);
-    enum error removed = file_remove_tree(dir);
-    return err == ERR_NONE ? removed : FAIL(err, "%s", words);
+    return step_source_clear(rate_measure_in(o, dir, pool, out), dir);
 }
 
 /* ---- showing ---- */
@@ -137,10 +133,7 @@ static enum error rate_json(const struct rate_curve *c) {
                     JSON_REAL("smooth", c->smooth[i]));
     json_close(&j, ']');
     json_close(&j, '}');
-    enum error err = json_done(&j);
-    if (err == ERR_NONE) printf("%s\n", j.text);
-    json_fini(&j);
-    return err;
+    return cli_json(ERR_NONE, &j, stdout);
 }
 
 static enum error rate_show(const struct rate_options *o, const struct rate_curve *c) {

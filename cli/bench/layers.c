@@ -10,8 +10,6 @@
 #include "lab/numbers/statistics.h"
 #include "lab/predict/planned.h"
 
-#include <math.h>
-
 struct bench_layers_options {
     struct cli_config config;
     const char *model;

@@ -4,8 +4,6 @@
 #include "engine/base/text.h"
 #include "engine/model/graph.h"
 
-#include <math.h>
-
 static const char *const layouts[] = {"plain", "blocked", "last"};
 static const char *const precisions[] = {"f32", "bf16", "fp16", "tf32"};
 

@@ -11,7 +11,6 @@
 #include "engine/train/job_check.h"
 #include "modes/modes.h"
 
-#include <math.h>
 #include <stdio.h>
 
 const char *engine_version(void) {

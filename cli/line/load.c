@@ -13,8 +13,14 @@
 #include <unistd.h>
 
 enum error cli_set(struct cli_config *c, const char *assignment) {
+    if (!assignment) return ERR_MEMORY;
     if (c->nsets == CLI_SETS) return FAIL(ERR_USAGE, "more than %d --set options", CLI_SETS);
     c->sets[c->nsets++] = assignment;
+    return ERR_NONE;
+}
+
+enum error cli_set_all(struct cli_config *c, const char *const *assignments, size_t n) {
+    for (size_t i = 0; i < n; i++) TRY(cli_set(c, assignments[i]));
     return ERR_NONE;
 }
 

@@ -16,7 +16,8 @@ struct cli_config {
 };
 /* Adds "key=value" as if by --set; first: before all others, which may so change it. ERR_USAGE
  * beyond CLI_SETS. */
-MUST_CHECK enum error cli_set(struct cli_config *c, const char *assignment);
+MUST_CHECK enum error cli_set(struct cli_config *c, const char *assignment); /* NULL: ERR_MEMORY, as its maker said */
+MUST_CHECK enum error cli_set_all(struct cli_config *c, const char *const *assignments, size_t n);
 MUST_CHECK enum error cli_set_first(struct cli_config *c, const char *assignment);
 /* Before cli_load: one device that computes whole batches, whatever the run has; the file's other keys do not count. */
 MUST_CHECK enum error cli_alone(struct cli_config *c);

@@ -37,17 +37,15 @@ static const char *option_choices_of(const struct option *o, struct pool *pool) 
 /* "a, b or c" */
 static const char *option_names_listed(const char *const *names, int n, struct pool *pool) {
     const char *all = "";
-    for (int i = 0; i < n && all; i++)
-        all = pool_printf(pool, "%s%s%s", all, i == 0 ? "" : i < n - 1 ? ", " : " or ", names[i]);
-    return all ? all : "";
+    for (int i = 0; i < n; i++) all = pool_say(pool, "%s%s%s", all, i == 0 ? "" : i < n - 1 ? ", " : " or ", names[i]);
+    return all;
 }
 
 /* "", or ", did you mean '--this'?": dashes come before all names, or before none. */
 static const char *option_near_name(const char *given, const char *const *names, int n, struct pool *pool) {
     size_t dashes = strspn(given, "-");
-    const char *near = text_nearest(given + dashes, names, n), *text = NULL;
-    if (near) text = pool_printf(pool, ", did you mean '%.*s%s'?", (int)dashes, given, near);
-    return text ? text : "";
+    const char *near = text_nearest(given + dashes, names, n);
+    return near ? pool_say(pool, ", did you mean '%.*s%s'?", (int)dashes, given, near) : "";
 }
 
 /* The description of a value that is no choice, for messages: "a number from 1 to 64". */
@@ -178,7 +176,7 @@ static enum error option_read_value(const struct cli *cli, const struct option *
         const char *quoted = cli_as_yaml(value, cli->pool);
         value = quoted ? pool_printf(cli->pool, "%s=%s", o->key, quoted) : NULL;
     }
-    if (o->key) return value ? cli_set(out, value) : ERR_MEMORY;
+    if (o->key) return cli_set(out, value);
     const struct config_field field = {
         .type = o->type, .min = o->min, .max = o->max, .choices = option_choices_of(o, cli->pool)};
     return value_read(&field, value, out) == VALUE_RIGHT ? ERR_NONE : ERR_USAGE;

@@ -8,7 +8,6 @@
 #include "transport/carrier/carrier.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The number of an accelerator's units that 'auto' takes, where 'here' are present: the largest power of two. */

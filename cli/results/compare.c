@@ -4,7 +4,6 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define OPTIONS_STRUCT struct compare_options

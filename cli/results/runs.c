@@ -134,8 +134,9 @@ static void runs_json_tags(const char *key, const char *tags, struct json *j) {
     json_close(j, ']');
 }
 
-void runs_json_row(const struct listed *r, const char *key, struct json *j) {
-    json_open(j, key, '{');
+/* One object with all that is known of a run or an experiment. */
+static void runs_json_row(const struct listed *r, struct json *j) {
+    json_open(j, NULL, '{');
     for (int i = 0; i < COLUMNS; i++) {
         const struct column *c = &columns[i];
         if (!(c->whose & (r->experiment ? EXPERIMENT : RUN))) continue;
@@ -164,7 +165,7 @@ enum error runs_json(const char *folder, const struct listing *all, int64_t sinc
         json_open(j, experiments ? "experiments" : "runs", '[');
         for (int i = 0; i < all->count; i++)
             if (all->of[i].experiment == experiments && (!since || all->of[i].changed > since))
-                runs_json_row(&all->of[i], NULL, j);
+                runs_json_row(&all->of[i], j);
         json_close(j, ']');
     }
     json_close(j, '}');

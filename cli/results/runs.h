@@ -3,7 +3,5 @@
 #include "engine/base/json.h"
 #include "lab/results/runs.h"
 
-/* One object with all that is known of a run or an experiment. */
-void runs_json_row(const struct listed *r, const char *key, struct json *j);
 /* {"folder","runs":[],"experiments":[]}; of the rows that have changed since that version, which it then names; 0: of all. */
 MUST_CHECK enum error runs_json(const char *folder, const struct listing *all, int64_t since, struct json *j);

@@ -15,8 +15,6 @@
 #include "transport/launch/launcher.h"
 #include "transport/launch/nodes.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -69,8 +69,7 @@ static enum error model_take_target(struct model_options *o, struct pool *pool) 
         o->config.path = o->target;
         return ERR_NONE;
     }
-    const char *named = pool_printf(pool, "model={zoo: %s}", o->target);
-    return named ? cli_set_first(&o->config, named) : ERR_MEMORY;
+    return cli_set_first(&o->config, pool_printf(pool, "model={zoo: %s}", o->target));
 }
 
 /* Input and classes: from the options, else the data of a configuration, else what the zoo says. */

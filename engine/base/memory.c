@@ -1,7 +1,6 @@
 #include "engine/base/memory.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

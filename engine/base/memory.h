@@ -2,6 +2,7 @@
  * can read them), and vectors' alignment. */
 #pragma once
 #include "engine/base/error.h"
+#include <stdarg.h>
 #include <stdint.h>
 
 enum { ALIGNMENT = 64, ALIGN_FLOATS = ALIGNMENT / sizeof(float) };

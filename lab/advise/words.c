@@ -46,8 +46,7 @@ enum error advise_sets(const struct advise_ask *a, const struct advise_way *w, s
         out[(*n)++] = pool_printf(pool, "comm.algorithm=%s", named ? algorithm : "auto");
     if (w->bucket) out[(*n)++] = pool_printf(pool, "ddp.bucket=%lldKB", (long long)w->bucket / 1024);
     if (w->measured) out[(*n)++] = pool_printf(pool, "precision=%s", a->measured[w->measured].precision);
-    for (int i = 0; i < *n; i++)
-        if (!out[i]) return ERR_MEMORY;
+    for (int i = 0; i < *n; i++) TRY_MEMORY(out[i]);
     return ERR_NONE;
 }
 

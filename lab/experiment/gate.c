@@ -1,6 +1,5 @@
 #include "lab/experiment/gate.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 #include "lab/experiment/quantity.h"
 
 #include <ctype.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

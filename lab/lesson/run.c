@@ -9,7 +9,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { TOLD_MOST = 1 << 22, WORDS = LESSON_WORDS + 8 };
 static const struct json_limits told_limits = {16, 200000, 4096};

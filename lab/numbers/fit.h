@@ -1,6 +1,5 @@
 /* The cost of calls: time = alpha * messages + beta * bytes, fitted to measured ones. */
 #pragma once
-#include <stdint.h>
 
 struct fit_point {
     double bytes, seconds;

@@ -10,7 +10,6 @@
 #include "engine/base/quantile.h"
 
 #include <stdbool.h>
-#include <stdint.h>
 
 enum { STATISTICS_RUNS = 64 }; /* of one side, at most */
 

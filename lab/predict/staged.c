@@ -7,8 +7,6 @@
 #include "modes/bucket.h"
 #include "modes/share/stages.h"
 
-#include <math.h>
-
 /* ---- which layers each stage has ------------------------------------------------------------ */
 
 enum error staged_fit(struct run_config *c, const struct model *m) {

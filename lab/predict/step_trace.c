@@ -1,6 +1,6 @@
 #include "lab/predict/step_trace.h"
 
-#include "lab/numbers/statistics.h"
+#include "engine/base/quantile.h"
 
 #include <math.h>
 #include <stdlib.h>

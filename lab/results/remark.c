@@ -4,7 +4,6 @@
 #include "engine/base/json.h"
 #include "engine/base/text.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { FILE_MOST = 1 << 14 };

@@ -2,10 +2,9 @@
 
 #include "engine/base/file.h"
 #include "engine/base/json.h"
-#include "lab/numbers/statistics.h"
+#include "engine/base/quantile.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { NOTE_MOST = 4096, LOG_SHOWN = 2000, AGAIN_MOST = 2, SYNC_SECONDS = 10 };

@@ -8,7 +8,6 @@
 #include "transport/launch/token.h"
 
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

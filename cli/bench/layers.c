@@ -270,8 +270,7 @@ static int layers_command(const struct cli *cli) {
     enum error err = ERR_NONE;
     if (o->config.path && (o->model || o->input.ndim || o->classes))
         return cli_usage(cli, "a configuration already has what --model, --input and --classes set");
-    const char *model = o->model ? pool_printf(cli->pool, "model=%s", o->model) : NULL;
-    if (o->model) err = model ? cli_set_first(&o->config, model) : ERR_MEMORY;
+    if (o->model) err = cli_set_first(&o->config, pool_printf(cli->pool, "model=%s", o->model));
     if (err != ERR_NONE) return cli_fail(err);
     err = cli_load(&o->config, &b.settings);
     if (err == ERR_NONE && (err = net_bench(&b, o)) != ERR_NONE && !b.reported) cli_fail(err);

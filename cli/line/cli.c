@@ -1,6 +1,7 @@
 #include "cli/line/cli.h"
 
 #include "engine/model/spec.h"
+#include "modes/modes.h"
 
 #include <string.h>
 
@@ -42,6 +43,12 @@ const char *cli_zoo_name(int i) {
     int n;
     const struct zoo_model *zoo = zoo_models(&n);
     return i < n ? zoo[i].name : NULL;
+}
+
+const char *cli_mode_name(int i) {
+    int n;
+    const struct mode_row *const *modes = mode_kinds(&n);
+    return i < n ? modes[i]->name : NULL;
 }
 
 enum error cli_read_shape(const char *value, void *out) {

@@ -26,7 +26,8 @@ const struct command_alias *command_alias(const char *word); /* NULL: it is none
  * it is no part of engine/engine.h. */
 __attribute__((visibility("default"))) int engine_program(int argc, char **argv);
 
-const char *cli_zoo_name(int i); /* of networks; NULL: there are fewer */
+const char *cli_zoo_name(int i);  /* of networks; NULL: there are fewer */
+const char *cli_mode_name(int i); /* likewise, of modes */
 
 /* Reads channels, height and width as in 3x32x32, or a number, into a struct shape. */
 enum error cli_read_shape(const char *value, void *out);

@@ -5,7 +5,6 @@
 #include "engine/base/embedded.h"
 #include "engine/device/device.h"
 #include "engine/settings/run_config.h"
-#include "modes/modes.h"
 #include "transport/algo/algo.h"
 
 #include <stdio.h>
@@ -41,12 +40,6 @@ static void completion_offer_words(const struct option *o, const char *begun) {
 
 /* ---- keys ---- */
 
-static const char *completion_mode_name(int i) {
-    int n;
-    const struct mode_row *const *modes = mode_kinds(&n);
-    return i < n ? modes[i]->name : NULL;
-}
-
 static const char *completion_algorithm_name(int i) {
     int n;
     const struct algo_ops *const *all = algo_list(&n);
@@ -67,7 +60,7 @@ static const char *completion_devices_text(int i) {
 static const struct {
     const char *key;
     const char *(*word)(int i);
-} more[] = {{"mode", completion_mode_name},
+} more[] = {{"mode", cli_mode_name},
             {"model", cli_zoo_name},
             {"comm.algorithm", completion_algorithm_name},
             {"devices", completion_devices_text}};

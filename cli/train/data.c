@@ -43,8 +43,8 @@ static void opened_close(struct data_opened *o) {
     run_settings_free(&o->settings);
 }
 
-static enum error opened_open(const struct cli_config *c, struct data_opened *o) {
-    struct cli_config data = *c;
+/* Opens both parts of what the command line names; what is wrong has been printed. */
+static enum error opened_open(struct cli_config data, struct data_opened *o) {
     *o = (struct data_opened){0};
     enum error err = cli_alone(&data);
     if (err != ERR_NONE) return cli_fail(err), err;
@@ -64,8 +64,9 @@ static enum error data_source_take(struct cli_config *c, const char *source, str
         c->path = source;
         return ERR_NONE;
     }
-    const char *quoted = cli_as_yaml(source, pool), *text = quoted ? pool_printf(pool, "data=%s", quoted) : NULL;
-    return text ? cli_set_first(c, text) : ERR_MEMORY; /* what --set says changes it */
+    const char *quoted = cli_as_yaml(source, pool);
+    /* What --set says changes it. */
+    return quoted ? cli_set_first(c, pool_printf(pool, "data=%s", quoted)) : ERR_MEMORY;
 }
 
 /* ---- stats ---- */
@@ -216,7 +217,7 @@ static enum error part_print(struct dataset *d, const struct data_config *c, con
 
 static enum error data_stats(const struct data_options *asked) {
     struct data_opened o;
-    enum error err = opened_open(&asked->config, &o);
+    enum error err = opened_open(asked->config, &o);
     if (err == ERR_NONE) {
         const struct data_config *config = &o.settings.config.data;
         dataset_tell(o.train, o.val);
@@ -281,7 +282,7 @@ static enum error data_check(const struct data_options *asked) {
     struct cli_config config = asked->config;
     struct data_opened o = {0};
     TRY(data_skip_set(&config));
-    enum error err = opened_open(&config, &o);
+    enum error err = opened_open(config, &o);
     if (err == ERR_NONE && (err = parts_check(&o)) != ERR_NONE) cli_fail(err);
     opened_close(&o);
     return err;
@@ -314,7 +315,7 @@ static enum error data_prepared_print(const struct dataset *d, const char *folde
 static enum error data_prepare(const struct data_options *asked) {
     struct data_opened o;
     const char *folder = asked->folder;
-    enum error err = opened_open(&asked->config, &o);
+    enum error err = opened_open(asked->config, &o);
     if (err == ERR_NONE) {
         dataset_tell(o.train, o.val);
         err = dataset_prepare(o.train, folder, "train");
@@ -333,22 +334,11 @@ static enum error data_prepare(const struct data_options *asked) {
 }
 
 /* ---- the command ---- */
-static int data_with_source(const struct cli *cli, enum error (*work)(const struct data_options *o)) {
+static int data_with_source(const struct cli *cli) {
+    static enum error (*const works[])(const struct data_options *o) = {data_stats, data_check, data_prepare};
     struct data_options *o = cli->options;
     enum error err = o->source ? data_source_take(&o->config, o->source, cli->pool) : ERR_NONE;
-    return err == ERR_NONE ? error_exit_code(work(o)) : cli_fail(err);
-}
-
-static int data_run_stats(const struct cli *cli) {
-    return data_with_source(cli, data_stats);
-}
-
-static int data_run_check(const struct cli *cli) {
-    return data_with_source(cli, data_check);
-}
-
-static int data_run_prepare(const struct cli *cli) {
-    return data_with_source(cli, data_prepare);
+    return err == ERR_NONE ? error_exit_code(works[cli->form - &forms[1]](o)) : cli_fail(err);
 }
 
 // clang-format off
@@ -363,13 +353,13 @@ static const struct option prepare_options[] = {
 static const struct command forms[] = {
     {"list", "lists the sets", .run = data_list},
     {"stats", "shows samples, shape, classes, mean and deviation, and the reading speed", OPTIONS(stats_options),
-     .run = data_run_stats},
+     .run = data_with_source},
     {"check", "reads every sample, and names each file that cannot be read: exit code 65 if there is one",
-     OPTIONS(stats_options), .run = data_run_check},
+     OPTIONS(stats_options), .run = data_with_source},
     {"prepare",
      "decodes pictures once, at the configuration's size, writes FOLDER/train-images.npy and similar files (train.bin "
      "for tokens), and prints the 'data' section that reads them",
-     OPTIONS(prepare_options), .run = data_run_prepare}};
+     OPTIONS(prepare_options), .run = data_with_source}};
 
 const struct command command_data = {
     .name = "data",

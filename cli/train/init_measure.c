@@ -21,7 +21,7 @@ static enum error measure_in(const struct init_length *l, const char *dir, const
     const char *sets[] = {"train=1s", "schedule=constant", "log.trace=off",
                           pool_printf(pool, "data.val=%d", l->val < 64 ? (int)l->val : 64)};
     TRY(run ? step_source_short(1, run, pool, &c) : ERR_MEMORY);
-    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) TRY(sets[i] ? cli_set(&c, sets[i]) : ERR_MEMORY);
+    TRY(cli_set_all(&c, sets, sizeof sets / sizeof *sets));
     enum error err = step_source_read(&c, &s);
     const struct trial t = {ENGINE_ITSELF, &s, LIMIT};
     if (err == ERR_NONE) err = trial_run(&t, pool, out);
@@ -55,13 +55,10 @@ static const char *init_words_of(double seconds, char out[64]) {
 
 static enum error length_measure(const struct init_length *l, const char *path, struct pool *pool,
                                  struct run_result *out) {
-    char *dir, words[ERROR_WORDS];
+    char *dir;
     stop_install();
     TRY(file_make_temporary("init", pool, &dir));
-    enum error err = measure_in(l, dir, path, pool, out);
-    error_words(words, sizeof words);
-    enum error removed = file_remove_tree(dir);
-    return err == ERR_NONE ? removed : FAIL(err, "%s", words);
+    return step_source_clear(measure_in(l, dir, path, pool, out), dir);
 }
 
 void init_measure(const struct init_length *length, const char *path, struct pool *pool) {

@@ -41,18 +41,14 @@ static enum error run_choose_link(struct run_options *o) {
 /* --nnodes 1:3 is run: {nodes: 3, elastic: {nodes: 1}}. */
 static enum error run_set_nodes(struct run_options *o, struct pool *pool) {
     const char *colon = strchr(o->nodes, ':');
-    const char *most = pool_printf(pool, "run.nodes=%s", colon ? colon + 1 : o->nodes);
-    const char *least = pool_printf(pool, "run.elastic.nodes=%.*s", (int)strcspn(o->nodes, ":"), o->nodes);
-    if (!most || !least) return ERR_MEMORY;
-    if (colon) TRY(cli_set(&o->config, least));
-    return cli_set(&o->config, most);
+    if (colon) TRY(cli_set(&o->config, pool_printf(pool, "run.elastic.nodes=%.*s", (int)(colon - o->nodes), o->nodes)));
+    return cli_set(&o->config, pool_printf(pool, "run.nodes=%s", colon ? colon + 1 : o->nodes));
 }
 
 /* --nproc-per-node 4 is devices: cpu:4; with a word (auto, gpu kinds) it is that word. */
 static enum error run_set_devices(struct run_options *o, struct pool *pool) {
     const char *kind = o->locals[strspn(o->locals, "0123456789")] ? "" : "cpu:";
-    const char *text = pool_printf(pool, "devices=%s%s", kind, o->locals);
-    return text ? cli_set(&o->config, text) : ERR_MEMORY;
+    return cli_set(&o->config, pool_printf(pool, "devices=%s%s", kind, o->locals));
 }
 
 /* ---- running ---- */

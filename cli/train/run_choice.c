@@ -99,9 +99,7 @@ enum error run_choice_clear(const char *dir, struct pool *pool) {
     static const char *const names[] = {"metrics.jsonl", "metrics.csv", "tb",     "summary.json",
                                         "trace.json",    "trace",       "flight", "validation.safetensors"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *path = pool_printf(pool, "%s/%s", dir, names[i]);
-        if (!path) return ERR_MEMORY;
-        if (file_remove_tree(path) != ERR_NONE) log_warn("%s", error_message());
+        if (file_remove_tree(pool_printf(pool, "%s/%s", dir, names[i])) != ERR_NONE) log_warn("%s", error_message());
     }
     DIR *d = opendir(dir);
     int rank, end = 0;

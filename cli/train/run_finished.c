@@ -45,10 +45,9 @@ static enum error finished_none_left(const struct job *job, const struct run_res
 
 static enum error finished_print(const struct job *job, struct pool *pool) {
     enum { MOST = 1 << 20 };
-    char *text, *path = pool_printf(pool, "%s/summary.json", job->run_dir);
+    char *text;
     size_t n;
-    if (!path) return ERR_MEMORY;
-    TRY(file_read(path, MOST, pool, &text, &n));
+    TRY(file_read(pool_printf(pool, "%s/summary.json", job->run_dir), MOST, pool, &text, &n));
     TRY(file_write_console(job->console_out, text, n));
     return file_write_console(job->console_out, "\n", 1);
 }

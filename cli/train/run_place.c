@@ -123,8 +123,7 @@ enum error run_place_open(const struct run_settings *s, const char *given, struc
 }
 
 static enum error record_write(struct pool *pool, const char *dir, const char *name, const char *text, size_t n) {
-    char *path = pool_printf(pool, "%s/%s", dir, name);
-    return path ? file_place(path, text, n) : ERR_MEMORY;
+    return file_place(pool_printf(pool, "%s/%s", dir, name), text, n);
 }
 
 static const char *const records[] = {"config.yaml", "resolved.yaml"};
@@ -132,9 +131,8 @@ static const char *const records[] = {"config.yaml", "resolved.yaml"};
 static void records_keep(struct run_place *p, struct pool *pool) {
     enum { RECORD_LIMIT = 16 << 20 };
     for (int i = 0; i < 2; i++) {
-        char *path = pool_printf(pool, "%s/%s", p->dir, records[i]);
-        if (!path || file_read(path, RECORD_LIMIT, pool, &p->was[i].text, &p->was[i].n) != ERR_NONE)
-            p->was[i].text = NULL;
+        const char *path = pool_printf(pool, "%s/%s", p->dir, records[i]);
+        if (file_read(path, RECORD_LIMIT, pool, &p->was[i].text, &p->was[i].n) != ERR_NONE) p->was[i].text = NULL;
     }
 }
 

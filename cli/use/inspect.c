@@ -143,7 +143,6 @@ static enum error inspect_show_object(struct inspect_shown *s, const char *dir, 
     const struct json_value *v;
     char *text, *path = pool_printf(s->pool, "%s/%s", dir, name);
     size_t n;
-    if (!path) return ERR_MEMORY;
     TRY(file_read(path, 16 << 20, s->pool, &text, &n));
     enum error err = json_parse(text, n, limits, s->pool, &v);
     if (err != ERR_NONE) return error_prefix(err, "%s: ", path);

@@ -119,8 +119,8 @@ static enum error model_view_summarize(struct model_view *v, const struct model_
     v->shares = o->devices > 0 || o->mode;
     v->mode = o->mode;
     int known = 0;
-    while (o->mode && model_mode_name(known) && strcmp(model_mode_name(known), o->mode) != 0) known++;
-    if (o->mode && !model_mode_name(known))
+    while (o->mode && cli_mode_name(known) && strcmp(cli_mode_name(known), o->mode) != 0) known++;
+    if (o->mode && !cli_mode_name(known))
         return FAIL(ERR_USAGE, "no mode is called '%s'\nengine help run lists them under 'mode'", o->mode);
     if (o->devices > c->batch.shards)
         return FAIL(ERR_USAGE, "%lld devices, but the batch has %lld shards\n--set batch.shards=%lld",
@@ -131,9 +131,10 @@ static enum error model_view_summarize(struct model_view *v, const struct model_
     return model_summarize(v, o->gpu, o->json);
 }
 
-/* whole: all layers, else a summary. Everything that is wrong is printed here. */
-static int model_view_print(const struct cli *cli, bool whole) {
+/* All layers, or a summary. Everything that is wrong is printed here. */
+static int model_view_print(const struct cli *cli) {
     struct model_options *o = cli->options;
+    bool whole = !strcmp(cli->form->name, "show");
     struct config_errors *e;
     struct model_view v = {.title = o->target};
     enum error err = model_take_target(o, cli->pool);
@@ -158,14 +159,6 @@ static int model_view_print(const struct cli *cli, bool whole) {
 
 /* ---- the command -------------------------------------------------------------------------- */
 
-static int model_show_layers(const struct cli *cli) {
-    return model_view_print(cli, true);
-}
-
-static int model_show_summary(const struct cli *cli) {
-    return model_view_print(cli, false);
-}
-
 // clang-format off
 #define SHARED \
     {"NAME|CONFIG", NULL, "a model of the zoo, or a configuration (its data give input and classes)", \
@@ -184,16 +177,16 @@ static const struct option summary_options[] = {
      .word = model_gpu_name, .wants = "GPU"},
     {"--devices", "N", "what a device has to hold, of N that share a step, in each mode", CONFIG_INT, AT(devices), 1,
      4096},
-    {"--mode", "MODE", "with --devices: in this mode alone", CONFIG_STRING, AT(mode), .word = model_mode_name},
+    {"--mode", "MODE", "with --devices: in this mode alone", CONFIG_STRING, AT(mode), .word = cli_mode_name},
     OPTION_JSON("one JSON object on standard output"),
     {0}};
 static const struct command forms[] = {
     {"list", "lists the zoo, with inputs and parameters", .run = model_list},
-    {"show", "prints all layers of a model, as a valid configuration", OPTIONS(show_options), .run = model_show_layers},
+    {"show", "prints all layers of a model, as a valid configuration", OPTIONS(show_options), .run = model_view_print},
     {"summary",
      "prints shape, parameters, operations and memory of each layer, totals, and the order in which gradients become "
      "ready",
-     OPTIONS(summary_options), .run = model_show_summary}};
+     OPTIONS(summary_options), .run = model_view_print}};
 
 const struct command command_model = {
     .name = "model",

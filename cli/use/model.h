@@ -27,6 +27,5 @@ void model_cost_print(const struct model_view *v, const char *gpu);
 struct json;
 void model_cost_put(const struct model_view *v, const char *gpu, struct json *j);
 
-/* model_memory.c: the names of the modes, by number; and what a device has to hold, printed, or put into an object. */
-const char *model_mode_name(int i);
+/* model_memory.c: what a device has to hold, printed, or put into an object. */
 MUST_CHECK enum error model_memory(const struct model_view *v, struct json *j);

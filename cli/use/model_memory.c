@@ -14,12 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *model_mode_name(int i) {
-    int n;
-    const struct mode_row *const *modes = mode_kinds(&n);
-    return i < n ? modes[i]->name : NULL;
-}
-
 /* The configuration's devices are those that are asked about; a mode of one device has it alone. */
 static enum error memory_find(const struct model_view *v, const struct mode_row *mode, const struct mode_way *way,
                               struct held *out) {

@@ -54,6 +54,7 @@ static enum error read_regular(int fd, const char *path, size_t limit, struct po
 }
 
 enum error file_read(const char *path, size_t limit, struct pool *pool, char **text, size_t *length) {
+    if (!path) return ERR_MEMORY;
     /* O_NONBLOCK: opening a fifo must not wait for its writer. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
@@ -131,6 +132,7 @@ static enum error open_in_place(struct file_new *f, const char *path) {
 
 enum error file_new_open(struct file_new *f, const char *path) {
     struct stat st, own;
+    if (!path) return ERR_MEMORY;
     bool link = lstat(path, &own) == 0 && S_ISLNK(own.st_mode), is = stat(path, &st) == 0;
     if (snprintf(f->path, sizeof f->path, "%s", path) >= (int)sizeof f->path)
         return FAIL(ERR_CREATE, "the path '%.64s...' is too long", path);
@@ -239,6 +241,7 @@ static enum error make_folder(const char *path) {
 
 enum error file_make_folders(const char *path) {
     char part[4096];
+    if (!path) return ERR_MEMORY;
     size_t n = strlen(path);
     if (n >= sizeof part) return FAIL(ERR_CREATE, "the path '%.64s...' is too long", path);
     for (size_t i = 1; i <= n; i++)
@@ -257,6 +260,7 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 
 enum error file_remove_tree(const char *path) {
     struct stat st;
+    if (!path) return ERR_MEMORY;
     if (lstat(path, &st) != 0 && errno == ENOENT) return ERR_NONE;
     if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0) return fail_path(ERR_IO, "remove", path);
     return ERR_NONE;

@@ -1,4 +1,5 @@
-/* Files, done carefully: whole reads with a limit, and replacement that is either old or new. */
+/* Files, done carefully: whole reads with a limit, and replacement that is either old or new. A function that can fail
+ * takes NULL for a path as what it is: one for which there was no memory, as its maker has said. */
 #pragma once
 #include "engine/base/memory.h"
 

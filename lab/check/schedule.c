@@ -22,6 +22,7 @@ struct drawing {
     const struct check *check;
     const struct plugin *plugin;
     const struct engine_schedule *of;
+    bool held; /* of stages: what they hold, not how long they take */
 };
 
 static double draw_unit(const struct drawing *d, int instance, int what) {
@@ -286,7 +287,8 @@ static double pipeline_holds(const struct pipeline *p) {
 }
 
 /* All of few stages and batches, and some more by the seed. */
-static void check_stages(const struct drawing *d, bool held) {
+static void check_stages(void *user) {
+    const struct drawing *d = user;
     double worst = 0;
     for (int i = 0; i < INSTANCES; i++) {
         struct pipeline p = {.stages = i < 16 ? 1 + i % 4 : draw_whole(d, i, 0, 1, STAGES_MOST),
@@ -295,17 +297,9 @@ static void check_stages(const struct drawing *d, bool held) {
                              .backward = draw_scale(d, i, 2, 0.5, 4)};
         pipeline_ask(d, &p);
         double end = pipeline_run(&p), least = (p.batches + p.stages - 1) * (p.forward + p.backward);
-        worst = fmax(worst, held ? pipeline_holds(&p) : end / least);
+        worst = fmax(worst, d->held ? pipeline_holds(&p) : end / least);
     }
     check_measured(worst);
-}
-
-static void check_stage_times(void *user) {
-    check_stages(user, false);
-}
-
-static void check_stage_memory(void *user) {
-    check_stages(user, true);
 }
 
 /* ---- weights of late gradients ---- */
@@ -380,10 +374,10 @@ static void schedule_case(struct check *c, const char *what, void (*fn)(void *us
 }
 
 void check_schedule(struct check *c, const struct plugin *p) {
-    struct drawing d = {c, p, p->of->schedule};
+    struct drawing d = {c, p, p->of->schedule, false}, held = {c, p, p->of->schedule, true};
     if (d.of->buckets) schedule_case(c, "buckets of a backward", check_buckets, &d, &c->cost);
     if (d.of->answer) schedule_case(c, "answers of a server", check_answers, &d, &c->cost);
-    if (d.of->stage) schedule_case(c, "stages of a pipeline", check_stage_times, &d, &c->cost);
-    if (d.of->stage && !c->wrong) schedule_case(c, "what stages hold", check_stage_memory, &d, &c->held);
+    if (d.of->stage) schedule_case(c, "stages of a pipeline", check_stages, &d, &c->cost);
+    if (d.of->stage && !c->wrong) schedule_case(c, "what stages hold", check_stages, &held, &c->held);
     if (d.of->weight) schedule_case(c, "weights of late gradients", check_late, &d, &c->cost);
 }

@@ -303,20 +303,16 @@ void compare_verdicts(const struct compared *c, FILE *f) {
 
 static enum error compared_write_words(const struct compared *c, const char *name,
                                        void (*print)(const struct compared *, FILE *)) {
-    const char *path = pool_printf(c->pool, "%s/%s", c->folder, name);
     struct file_text text;
-    if (!path) return ERR_MEMORY;
     TRY(file_text_open(&text));
     print(c, text.out);
-    return file_text_save(&text, ERR_NONE, path);
+    return file_text_save(&text, ERR_NONE, pool_printf(c->pool, "%s/%s", c->folder, name));
 }
 
 enum error compare_write(const struct compared *c) {
     struct json j = {0};
-    const char *path = pool_printf(c->pool, "%s/results.json", c->folder);
-    if (!path) return ERR_MEMORY;
     if (c->x->tuned) TRY(compare_tuned_write(c->x, c->folder));
-    TRY(json_save(&j, compare_json(c, &j), path));
+    TRY(json_save(&j, compare_json(c, &j), pool_printf(c->pool, "%s/results.json", c->folder)));
     TRY(compared_write_words(c, "results.csv", compare_csv));
     TRY(compared_write_words(c, "verdicts.csv", compare_verdicts));
     return compared_write_words(c, "results.md", compare_markdown);

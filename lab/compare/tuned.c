@@ -167,9 +167,7 @@ static enum error tuned_write_best(const struct experiment *x, int cell, const c
 
 enum error compare_tuned_write(const struct experiment *x, const char *folder) {
     struct json j = {0};
-    const char *path = pool_printf(x->pool, "%s/tuning.json", folder);
-    if (!path) return ERR_MEMORY;
     for (int i = 0; i < x->ncells; i++) TRY(tuned_write_best(x, i, folder));
     compare_tuned_json(x, NULL, &j);
-    return json_save(&j, ERR_NONE, path);
+    return json_save(&j, ERR_NONE, pool_printf(x->pool, "%s/tuning.json", folder));
 }

@@ -118,7 +118,6 @@ static void digests_note_whole(struct digests *d, const char *text, size_t n) {
 enum error digests_write(const char *folder, const char *below, struct pool *pool, struct digests *d) {
     struct file_text t = {0};
     char *path = pool_printf(pool, "%s/%s/files.sha256", folder, below);
-    if (!path) return ERR_MEMORY;
     TRY(file_text_open(&t));
     for (int i = 0; i < d->n; i++) fprintf(t.out, "%s  %s\n", d->of[i].hex, d->of[i].path);
     TRY(file_text_close(&t, ERR_NONE));
@@ -132,7 +131,6 @@ enum error digests_read(const char *folder, const char *below, struct pool *pool
     char *path = pool_printf(pool, "%s/%s/files.sha256", folder, below), *text, *rest = NULL;
     size_t n;
     *out = (struct digests){0};
-    if (!path) return ERR_MEMORY;
     TRY(file_read(path, FILES_MOST, pool, &text, &n));
     digests_note_whole(out, text, n);
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {

@@ -68,7 +68,6 @@ static enum error grade_copy_hand_in(const struct grader *g, struct grade *out) 
         const char *name = g->key->hand_in[i], *path = grade_find_file(g, name, out);
         char *to = pool_printf(g->pool, "%s/%s", out->folder, name), *text;
         size_t n;
-        if (!to) return ERR_MEMORY;
         if (!path) continue;
         if (file_read(path, HAND_IN_MOST, g->pool, &text, &n) != ERR_NONE) {
             grade_give_reason(g, out, error_message());

@@ -141,7 +141,6 @@ static enum error lesson_write_report(const struct lesson_state *t, const struct
 /* Removes what an earlier start has left of a run. Comparisons know by themselves what they can use. */
 static enum error step_clear(const struct lesson_state *t, const struct lesson_step *s) {
     char *path = pool_printf(t->pool, "%s/%s%s", t->out->runs, s->name, s->kind == LESSON_RUN ? "" : ".json");
-    if (!path) return ERR_MEMORY;
     if (s->kind == LESSON_COMPARE || strcmp(s->into, s->name) != 0) return ERR_NONE;
     return file_remove_tree(path);
 }
@@ -228,9 +227,7 @@ static enum error lesson_write_claims(const struct lesson *l, struct lesson_resu
     TRY(digest_of_file(file_of_code(), out->program));
     snprintf(out->files, sizeof out->files, "%s", files.whole);
     struct json j = {0};
-    char *path = pool_printf(l->pool, "%s/claims.json", out->runs);
-    if (!path) return ERR_MEMORY;
-    return json_save(&j, lesson_json(l, out, &j), path);
+    return json_save(&j, lesson_json(l, out, &j), pool_printf(l->pool, "%s/claims.json", out->runs));
 }
 
 enum error lesson_run(const struct lesson_runner *r, const struct lesson *l, struct lesson_result *out) {

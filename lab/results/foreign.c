@@ -228,21 +228,19 @@ static enum error foreign_take_summary(const struct told_run *run, struct pool *
 }
 
 static enum error foreign_write_summary(const struct told_run *run, struct pool *pool) {
-    char *path = pool_printf(pool, "%s/summary.json", run->f->dir);
     struct summary *s = pool_alloc(pool, sizeof *s);
     struct json j = {0};
-    if (!path || !s) return ERR_MEMORY;
+    if (!s) return ERR_MEMORY;
     TRY(foreign_take_summary(run, pool, s));
-    return json_save(&j, summary_json(s, &j), path);
+    return json_save(&j, summary_json(s, &j), pool_printf(pool, "%s/summary.json", run->f->dir));
 }
 
 /* ---- all ---- */
 
 static enum error write_run(const struct told_run *run, struct pool *pool) {
     char *settings = tree_write(run->f->settings, false, pool);
-    char *path = pool_printf(pool, "%s/resolved.yaml", run->f->dir);
-    if (!settings || !path) return ERR_MEMORY;
-    TRY(file_replace(path, settings, strlen(settings)));
+    if (!settings) return ERR_MEMORY;
+    TRY(file_replace(pool_printf(pool, "%s/resolved.yaml", run->f->dir), settings, strlen(settings)));
     TRY(foreign_write_metrics(run, pool));
     return foreign_write_summary(run, pool);
 }

@@ -97,14 +97,13 @@ enum error remark_read(const char *dir, const char *run_id, struct pool *pool, s
 
 enum error remark_save(const char *dir, const char *run_id, const struct remark *r, struct pool *pool) {
     struct json j = {0};
-    char *path = pool_printf(pool, "%s/note.json", dir), *tags = pool_printf(pool, "%s", r->tags), *left;
-    if (!path || !tags) return ERR_MEMORY;
+    char *tags = pool_printf(pool, "%s", r->tags), *left;
+    if (!tags) return ERR_MEMORY;
     json_open(&j, NULL, '{');
-    json_string(&j, "run_id", run_id);
-    json_string(&j, "note", r->note);
+    json_put(&j, JSON_TEXT("run_id", run_id), JSON_TEXT("note", r->note));
     json_open(&j, "tags", '[');
     for (char *tag = strtok_r(tags, " ", &left); tag; tag = strtok_r(NULL, " ", &left)) json_string(&j, NULL, tag);
     json_close(&j, ']');
     json_close(&j, '}');
-    return json_save(&j, ERR_NONE, path);
+    return json_save(&j, ERR_NONE, pool_printf(pool, "%s/note.json", dir));
 }

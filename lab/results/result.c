@@ -249,7 +249,6 @@ static enum error read_lines(struct result_reader *r, bool steps, struct lines l
 enum error run_result_metrics(const char *dir, bool steps, struct pool *pool, struct run_result *out) {
     char *words, *path = pool_printf(pool, "%s/metrics.jsonl", dir);
     size_t n, length, bytes, lines = 2;
-    if (!path) return ERR_MEMORY;
     TRY(file_read(path, METRICS_MOST, pool, &words, &n));
     const struct lines all = {words, words + n};
     struct lines l = all;
@@ -289,7 +288,7 @@ enum error run_result_settings(const char *dir, struct pool *pool, struct run_re
     struct config_errors *e;
     struct node *root;
     out->setting = pool_alloc(pool, RESULT_SETTINGS * sizeof *out->setting);
-    if (!path || !out->setting) return ERR_MEMORY;
+    if (!out->setting) return ERR_MEMORY;
     TRY(config_errors_create(&e));
     enum error err = tree_read(path, pool, e, &root);
     if (err == ERR_CONFIG) err = FAIL(ERR_DATA, "'%s' is not what a run writes: %s", path, config_errors_text(e, pool));

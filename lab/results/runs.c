@@ -172,7 +172,6 @@ static enum error read_results(const char *dir, struct pool *scratch, struct poo
     char *path = pool_printf(scratch, "%s/results.json", dir);
     const struct json_value *root;
     int64_t repeats;
-    if (!path) return ERR_MEMORY;
     TRY(json_read(path, RESULTS_MOST, results_limits, scratch, &root));
     const struct json_value *complete = json_member(root, "complete", JSON_BOOL);
     const struct json_value *cells = json_member(root, "cells", JSON_ARRAY);

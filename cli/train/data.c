@@ -335,10 +335,13 @@ static enum error data_prepare(const struct data_options *asked) {
 
 /* ---- the command ---- */
 static int data_with_source(const struct cli *cli) {
-    static enum error (*const works[])(const struct data_options *o) = {data_stats, data_check, data_prepare};
     struct data_options *o = cli->options;
+    const char *form = cli->form->name;
+    enum error (*work)(const struct data_options *) = !strcmp(form, "stats")   ? data_stats
+                                                      : !strcmp(form, "check") ? data_check
+                                                                               : data_prepare;
     enum error err = o->source ? data_source_take(&o->config, o->source, cli->pool) : ERR_NONE;
-    return err == ERR_NONE ? error_exit_code(works[cli->form - &forms[1]](o)) : cli_fail(err);
+    return err == ERR_NONE ? error_exit_code(work(o)) : cli_fail(err);
 }
 
 // clang-format off

@@ -53,11 +53,8 @@ static void inspect_print_tensor(const struct st_tensor *t, const void *data) {
 
 static void inspect_tensor_json(const struct st_tensor *t, struct json *j) {
     json_open(j, NULL, '{');
-    json_string(j, "name", t->name);
-    json_string(j, "dtype", t->dtype);
-    json_open(j, "shape", '[');
-    for (int d = 0; d < t->ndim; d++) json_int(j, NULL, t->dim[d]);
-    json_close(j, ']');
+    json_put(j, JSON_TEXT("name", t->name), JSON_TEXT("dtype", t->dtype));
+    json_ints(j, "shape", t->dim, t->ndim);
     json_close(j, '}');
 }
 

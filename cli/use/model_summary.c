@@ -131,17 +131,10 @@ static void summary_print(const struct model_view *v, const struct summary_row *
 
 /* ---- for programs ------------------------------------------------------------------------- */
 
-static void summary_put_shape(struct json *j, const char *key, const struct shape *s) {
-    json_open(j, key, '[');
-    for (int i = 0; i < s->ndim; i++) json_int(j, NULL, s->dim[i]);
-    json_close(j, ']');
-}
-
 static void row_json(struct json *j, const struct summary_row *r) {
     json_open(j, NULL, '{');
-    json_string(j, "name", r->node->name);
-    json_string(j, "kind", r->node->layer->section.name);
-    summary_put_shape(j, "output", &r->node->plan.y);
+    json_put(j, JSON_TEXT("name", r->node->name), JSON_TEXT("kind", r->node->layer->section.name));
+    json_ints(j, "output", r->node->plan.y.dim, r->node->plan.y.ndim);
     json_put(j, JSON_INT("parameters", r->parameters), JSON_REAL("flops_forward", r->forward),
              JSON_REAL("flops_backward", r->backward), JSON_INT("activation_bytes", r->activations));
     json_close(j, '}');
@@ -166,9 +159,8 @@ static void summary_put_order(struct json *j, const struct model *m) {
         all += bytes;
         json_open(j, NULL, '{');
         json_string(j, "parameter", m->params[i].name);
-        summary_put_shape(j, "shape", &m->params[i].shape);
-        json_int(j, "bytes", bytes);
-        json_int(j, "bytes_so_far", all);
+        json_ints(j, "shape", m->params[i].shape.dim, m->params[i].shape.ndim);
+        json_put(j, JSON_INT("bytes", bytes), JSON_INT("bytes_so_far", all));
         json_close(j, '}');
     }
     json_close(j, ']');
@@ -179,9 +171,8 @@ static enum error summary_print_json(const struct model_view *v, const struct su
     struct json j = {0};
     json_open(&j, NULL, '{');
     json_string(&j, "model", v->title);
-    summary_put_shape(&j, "input", &v->data.input);
-    json_int(&j, "classes", v->data.classes);
-    json_int(&j, "samples", v->data.samples);
+    json_ints(&j, "input", v->data.input.dim, v->data.input.ndim);
+    json_put(&j, JSON_INT("classes", v->data.classes), JSON_INT("samples", v->data.samples));
     json_open(&j, "layers", '[');
     for (int k = 0; k < v->network.model->nnodes; k++) row_json(&j, &rows[k]);
     json_close(&j, ']');

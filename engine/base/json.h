@@ -38,6 +38,10 @@ struct json_item {
 #define json_object(j, name, ...) json_item_object(j, name, (const struct json_item[]){__VA_ARGS__, {.key = NULL}})
 void json_items(struct json *j, const struct json_item *items);
 void json_item_object(struct json *j, const char *key, const struct json_item *items);
+/* Arrays of n. */
+void json_texts(struct json *j, const char *key, const char *const *values, int64_t n);
+void json_ints(struct json *j, const char *key, const int64_t *values, int64_t n);
+void json_reals(struct json *j, const char *key, const double *values, int64_t n);
 /* text is a value in JSON already. */
 void json_raw(struct json *j, const char *key, const char *text);
 MUST_CHECK enum error json_done(const struct json *j);

@@ -95,9 +95,7 @@ static void preprocessing_write(const struct dataset *d, const struct normalizat
     char part[32];
     json_open(j, NULL, '{');
     json_string(j, "data", d->name);
-    json_open(j, "shape", '[');
-    for (int i = 0; i < d->shape.ndim; i++) json_int(j, NULL, d->shape.dim[i]);
-    json_close(j, ']');
+    json_ints(j, "shape", d->shape.dim, d->shape.ndim);
     json_string(j, "values", sample_types[d->type]);
     json_bool(j, "plane", d->plane);
     snprintf(part, sizeof part, "%.17g", d->part); /* so exactly that the same pixels are cut out */
@@ -108,9 +106,7 @@ static void preprocessing_write(const struct dataset *d, const struct normalizat
     if (d->split != SPLIT_END) json_int(j, "split", d->split);
     json_put(j, JSON_INT("classes", d->classes), JSON_INT("labels", d->labels), JSON_INT("targets", d->targets));
     if (d->counts) {
-        json_open(j, "class_counts", '[');
-        for (int64_t k = 0; k < d->classes; k++) json_int(j, NULL, d->counts[k]);
-        json_close(j, ']');
+        json_ints(j, "class_counts", d->counts, d->classes);
     }
     write_names(d, "class_names", dataset_class_name, d->classes, j);
     if (d->shape.ndim == 1) write_names(d, "columns", dataset_column_name, shape_count(&d->shape) + 1, j);

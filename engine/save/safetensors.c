@@ -56,9 +56,7 @@ char *st_shape_text(const struct st_tensor *t, char out[128]) {
 static void put_tensor(struct json *j, const struct st_tensor *t, size_t offset) {
     json_open(j, t->name, '{');
     json_string(j, "dtype", t->dtype);
-    json_open(j, "shape", '[');
-    for (int d = 0; d < t->ndim; d++) json_int(j, NULL, t->dim[d]);
-    json_close(j, ']');
+    json_ints(j, "shape", t->dim, t->ndim);
     json_open(j, "data_offsets", '[');
     json_int(j, NULL, (int64_t)offset);
     json_int(j, NULL, (int64_t)(offset + t->bytes));

@@ -133,9 +133,7 @@ enum error advise_json(const struct advice *a, struct json *j) {
     advice_put_turns("turns_by_batch", &a->batches, j);
     advice_put_map(a, j);
     advice_put_checks(a, j);
-    json_open(j, "notes", '[');
-    for (int i = 0; i < a->notes.n; i++) json_string(j, NULL, a->notes.text[i]);
-    json_close(j, ']');
+    json_texts(j, "notes", a->notes.text, a->notes.n);
     json_close(j, '}');
     return json_done(j);
 }

@@ -8,17 +8,9 @@
 
 /* ---- json ---- */
 
-static void compared_put_texts(struct json *j, const char *key, const char *const *text, int n) {
-    json_open(j, key, '[');
-    for (int i = 0; i < n; i++) json_string(j, NULL, text[i]);
-    json_close(j, ']');
-}
-
 /* A number of each side. */
 static void compared_put_sides_int(struct json *j, const char *key, const int v[2]) {
-    json_open(j, key, '[');
-    for (int side = 0; side < 2; side++) json_int(j, NULL, v[side]);
-    json_close(j, ']');
+    json_ints(j, key, (const int64_t[]){v[0], v[1]}, 2);
 }
 
 static void put_measures(const struct compared *c, struct json *j) {
@@ -87,7 +79,7 @@ static void compared_put_cell(const struct compared *c, int i, struct json *j) {
     compared_put_places(c->x, "settings", cell->at, 0, j);
     json_int(j, "devices", cell->settings.config.devices.count);
     json_int(j, "threads", cell->settings.config.threads);
-    if (cell->start.nhosts) compared_put_texts(j, "hosts", cell->start.hosts, cell->start.nhosts);
+    if (cell->start.nhosts) json_texts(j, "hosts", cell->start.hosts, cell->start.nhosts);
     json_put(j, JSON_TEXT("digest", cell->digest), JSON_REAL("speedup", runs->speedup),
              JSON_REAL("efficiency", runs->efficiency), JSON_REAL("spread", runs->spread));
     json_open(j, "median", '{');
@@ -102,12 +94,10 @@ static void compared_put_cell(const struct compared *c, int i, struct json *j) {
 
 static void compared_put_difference(const struct compared *c, const struct compared_pair *p, struct json *j) {
     if (!p->held) {
-        json_string(j, "same_losses", NULL);
-        json_string(j, "same_weights", NULL);
+        json_put(j, JSON_TEXT("same_losses", NULL), JSON_TEXT("same_weights", NULL));
         return;
     }
-    json_bool(j, "same_losses", p->same_losses);
-    json_bool(j, "same_weights", p->same_weights);
+    json_put(j, JSON_BOOL("same_losses", p->same_losses), JSON_BOOL("same_weights", p->same_weights));
     if (p->same_losses && p->same_weights) return;
     json_object(j, "difference", JSON_INT("step", p->step), JSON_REAL("a", p->loss[0]), JSON_REAL("b", p->loss[1]),
                 JSON_TEXT("tensor", p->tensor), JSON_TEXT("words", compare_bits(c, p)));
@@ -185,18 +175,14 @@ static void compared_put_head(const struct compared *c, struct json *j) {
     json_put(j, JSON_INT("format", 1), JSON_TEXT("name", x->name), JSON_TEXT("verdict", compare_sentence(c)),
              JSON_TEXT("untested", *compare_untested(c) ? compare_untested(c) : NULL), JSON_TEXT("command", x->command),
              JSON_TEXT("axis", x->axis[0].key));
-    compared_put_texts(j, "sides", x->axis[0].label, x->axis[0].count);
+    json_texts(j, "sides", x->axis[0].label, x->axis[0].count);
     if (x->axis[0].named) compared_put_sides(x, j);
     json_open(j, "axes", '[');
     for (int a = 1; a < x->naxes; a++) json_string(j, NULL, x->axis[a].key);
     json_close(j, ']');
     json_string(j, "scaling", x->weak ? "weak" : "strong");
     json_int(j, "repeats", c->repeats);
-    if (x->nseeds) {
-        json_open(j, "seeds", '[');
-        for (int i = 0; i < x->nseeds; i++) json_int(j, NULL, x->seeds[i]);
-        json_close(j, ']');
-    }
+    if (x->nseeds) json_ints(j, "seeds", x->seeds, x->nseeds);
     json_put(j, JSON_INT("tests", experiment_questions(x)), JSON_INT("warmup", x->warmup),
              JSON_REAL("confidence", x->confidence), JSON_REAL("practical", x->practical),
              JSON_INT("seed", (int64_t)x->seed), JSON_BOOL("complete", c->complete),
@@ -216,8 +202,8 @@ enum error compare_json(const struct compared *c, struct json *j) {
     compare_tuned_json(c->x, "tuning", j);
     compared_put_gates(c, j);
     compared_put_model(c, j);
-    compared_put_texts(j, "notes", c->note, c->nnotes);
-    compared_put_texts(j, "warnings", c->warning, c->nwarnings);
+    json_texts(j, "notes", c->note, c->nnotes);
+    json_texts(j, "warnings", c->warning, c->nwarnings);
     environment_json(j, "environment");
     json_close(j, '}');
     return json_done(j);

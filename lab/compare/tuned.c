@@ -138,9 +138,7 @@ void compare_tuned_json(const struct experiment *x, const char *key, struct json
     json_put(j, JSON_TEXT("metric", x->measure[0].name), JSON_TEXT("search", tune_searches[t->tune->search]),
              JSON_INT("budget", t->tune->budget), JSON_REAL("runs_each", tune_cost(t->tune, t->ntries)),
              JSON_INT("widened", t->widened), JSON_TEXT("not_widened", t->narrow));
-    json_open(j, "seeds", '[');
-    for (int i = 0; i < t->tune->nseeds; i++) json_int(j, NULL, t->tune->seeds[i]);
-    json_close(j, ']');
+    json_ints(j, "seeds", t->tune->seeds, t->tune->nseeds);
     json_open(j, "tries", '[');
     for (int i = 0; i < t->ntries; i++) {
         json_open(j, NULL, '{');

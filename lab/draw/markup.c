@@ -1,5 +1,4 @@
 #include "lab/draw/markup.h"
-
 #include "engine/base/text.h"
 
 #include <string.h>

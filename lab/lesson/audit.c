@@ -313,9 +313,7 @@ enum error audits_json(const struct audit *all, int n, struct json *j) {
         json_open(j, NULL, '{');
         json_put(j, JSON_TEXT("name", a->name), JSON_TEXT("hand_in", a->hand_in), JSON_INT("hold", a->hold),
                  JSON_INT("claims", a->claims));
-        json_open(j, "findings", '[');
-        for (int k = 0; k < a->nfindings; k++) json_string(j, NULL, a->finding[k]);
-        json_close(j, ']');
+        json_texts(j, "findings", a->finding, a->nfindings);
         json_int(j, "more", a->more);
         json_close(j, '}');
     }

@@ -1,5 +1,4 @@
 #include "lab/predict/step_trace.h"
-
 #include "engine/base/quantile.h"
 
 #include <math.h>

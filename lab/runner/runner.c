@@ -47,11 +47,7 @@ static enum error runner_write_note(const struct runner_state *s, int cell, int 
     if (n->again) json_int(&j, "again", n->again);
     json_real(&j, "foreign_cores", n->foreign);
     json_real(&j, "seconds", n->seconds);
-    if (s->part) {
-        json_open(&j, "scores", '[');
-        for (int i = 0; i <= s->part->at; i++) json_real(&j, NULL, runner_scores(s, cell, repeat)[i]);
-        json_close(&j, ']');
-    }
+    if (s->part) json_reals(&j, "scores", runner_scores(s, cell, repeat), s->part->at + 1);
     json_close(&j, '}');
     return json_save(&j, ERR_NONE, path);
 }

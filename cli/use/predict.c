@@ -123,7 +123,7 @@ static enum error answer_waiting(struct asker *a) {
     for (int i = 0; i < a->nwaiting; i++) {
         const float *raw = outputs + (i + 1) * all - width; /* the last row */
         memcpy(a->target, raw, (size_t)width * sizeof *raw);
-        if (a->tell.classes && t->config->loss.index == LOSS_CROSS_ENTROPY) outputs_softmax(a->target, width);
+        if (a->tell.likely && t->config->loss.index == LOSS_CROSS_ENTROPY) outputs_softmax(a->target, width);
         for (int64_t k = 0; k < width && t->config->loss.index == LOSS_BCE; k++)
             a->target[k] = (float)(1 / (1 + real_exp(-(double)a->target[k])));
         normalization_undo(&t->feed.norm, a->target, width);
@@ -189,6 +189,7 @@ static enum error predict_take_memory(struct asker *a) {
     const struct dataset *d = a->t->feed.data;
     a->tell.data = d;
     a->tell.classes = d->classes > 0;
+    a->tell.likely = d->classes > 0 && a->t->config->loss.index != LOSS_MSE;
     a->tell.width = d->classes > 0 ? d->classes : d->targets;
     a->raw = malloc(dataset_sample_bytes(d));
     a->x = calloc((size_t)BATCH * (size_t)shape_count(&d->shape), sizeof *a->x);

@@ -10,6 +10,7 @@ struct teller {
     bool logits, truths;        /* the outputs before softmax; a column for what is known to be true */
     const struct dataset *data; /* whose classes they are */
     bool classes;               /* outputs are of classes; else numbers */
+    bool likely;                /* y are probabilities, as the loss says */
     int64_t width;              /* how many */
     FILE *out;
     struct json j;

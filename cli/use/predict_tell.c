@@ -40,8 +40,8 @@ static void predict_json_top(struct teller *t, const struct answer *a) {
         json_open(j, NULL, '{');
         json_int(j, "label", k);
         if (predict_label_text(t, k, text)) json_string(j, "text", predict_label_text(t, k, text));
-        json_real(j, "probability", (double)a->y[k]);
-        json_real(j, "logit", (double)a->raw[k]);
+        json_real(j, t->likely ? "probability" : "output", (double)a->y[k]);
+        if (t->likely) json_real(j, "logit", (double)a->raw[k]);
         json_close(j, '}');
     }
     json_close(j, ']');
@@ -82,7 +82,7 @@ static void predict_print_top(const struct teller *t, const struct answer *a) {
     for (int64_t m = 0, k = -1; m < predict_outputs_shown(t) && (k = predict_next_best(a->y, t->width, k)) >= 0; m++) {
         fputs(m ? "  |  " : " ", t->out);
         predict_print_label(t, k);
-        fprintf(t->out, " %.2f %%", (double)a->y[k] * 100);
+        fprintf(t->out, t->likely ? " %.2f %%" : " %.4g", (double)a->y[k] * (t->likely ? 100 : 1));
     }
 }
 
@@ -126,9 +126,10 @@ static void predict_csv_label(const struct teller *t, const char *before, int64_
 
 static void predict_csv_header(const struct teller *t) {
     fputs(t->truths ? "input,sample,truth" : "input,sample", t->out);
+    const char *value = t->likely ? "confidence" : "output";
     for (int64_t k = 0; k < predict_outputs_shown(t) && t->classes; k++) {
-        if (k == 0) fputs(",class,confidence", t->out);
-        if (k > 0) fprintf(t->out, ",class%lld,confidence%lld", (long long)k + 1, (long long)k + 1);
+        if (k == 0) fprintf(t->out, ",class,%s", value);
+        if (k > 0) fprintf(t->out, ",class%lld,%s%lld", (long long)k + 1, value, (long long)k + 1);
     }
     for (int64_t k = 0; k < t->width && t->classes && t->logits; k++) {
         fputc(',', t->out);

@@ -131,8 +131,13 @@ static void numbers_are_told_as_they_are(void **state) {
     program_run(&p, 30, "predict", scratch_path("mse"), "val:0", "--json", NULL);
     struct pool *pool;
     assert_ok(pool_create(&pool));
-    assert_int_equal(json_get(&answers(pool)->children[0], "top")->count, 3);
+    const struct json_value *all = json_get(&answers(pool)->children[0], "top");
+    assert_int_equal(all->count, 3);
+    assert_true(isfinite(json_get(&all->children[0], "output")->number));
+    assert_null(json_get(&all->children[0], "probability"));
     pool_free(pool);
+    program_run(&p, 30, "predict", scratch_path("mse"), "val:0", NULL);
+    assert_null(strchr(p.out, '%'));
 }
 
 /* A picture file is what the same file is in the folder that was trained on, with its class's name.

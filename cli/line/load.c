@@ -2,6 +2,8 @@
 
 #include "cli/line/end.h"
 #include "engine/base/file.h"
+#include "engine/base/log.h"
+#include "engine/optim/schedule.h"
 #include "engine/settings/run_config.h"
 #include "engine/train/job_check.h"
 #include "modes/modes.h"
@@ -108,7 +110,12 @@ enum error cli_check(const struct job *job, struct job_facts *facts) {
     } else if (err != ERR_NONE)
         cli_fail(err);
     config_errors_free(errors);
-    return err;
+    if (err != ERR_NONE) return err;
+    int64_t warmup = schedule_warmup(&job->settings->config.schedule, facts->per_epoch);
+    if (warmup > facts->steps)
+        log_warn("schedule.warmup: %lld steps, and the training has %lld: optimizer.lr is never reached",
+                 (long long)warmup, (long long)facts->steps);
+    return ERR_NONE;
 }
 
 enum error cli_run_dir(const char *path, struct pool *pool, const char **config, const char **run_dir) {

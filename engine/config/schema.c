@@ -219,7 +219,10 @@ static enum error find_variant(struct reader *r, const struct config_variants *v
         if (config_also(v->at(i)->also, node->text)) hint = pool_printf(r->pool, "did you mean '%s'?", names[i]);
     if (r->topic && hint && *hint)
         return wrong_type(r, node, path, pool_printf(r->pool, "one of the %s", r->topic), hint);
-    return wrong_type(r, node, path, all ? pool_printf(r->pool, "one of %s", all) : NULL, hint);
+    size_t n_path = path ? strlen(path) : 0, n_name = strlen(v->name);
+    bool bare = n_path < n_name || strcmp(path + n_path - n_name, v->name) != 0;
+    const char *more = bare && v->besides ? v->besides : "";
+    return wrong_type(r, node, path, all ? pool_printf(r->pool, "one of %s%s", all, more) : NULL, hint);
 }
 
 static enum error add_variant(struct reader *r, struct body *b, const struct config_variants *v, int index,

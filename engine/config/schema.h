@@ -110,7 +110,8 @@ struct config_variants {
     int count;
     const struct config_section *(*at)(int i); /* section->name is the variant's name */
     const struct config_section *common;       /* keys that are allowed beside those of any variant; NULL: none */
-    const char *topic; /* what help has a page of, one of each variant, too, to which errors send; or NULL */
+    const char *topic;   /* what help has a page of, one of each variant, too, to which errors send; or NULL */
+    const char *besides; /* what a bare value may be, too, for errors: ", or a file"; NULL: nothing */
 };
 
 /* Fills defaults into the tree (source "default"), puts its keys into the schema's order and

@@ -91,7 +91,11 @@ static const struct config_section common = {
     .help = "What every set has",
     .check = data_check,
 };
-const struct config_variants dataset_variants = {.name = "set", .count = KINDS, .at = section_at, .common = &common};
+const struct config_variants dataset_variants = {.name = "set",
+                                                 .count = KINDS,
+                                                 .at = section_at,
+                                                 .common = &common,
+                                                 .besides = ", or a file or folder that is there"};
 
 int dataset_recognise(const char *path) {
     for (int i = 0; i < KINDS; i++)

@@ -237,10 +237,14 @@ static const struct config_section *section_at(int i) {
 const struct config_variants schedule_variants = {
     .name = "name", .count = sizeof schedules / sizeof schedules[0], .at = section_at};
 
+int64_t schedule_warmup(const struct config_variant *schedule, int64_t per_epoch) {
+    int64_t steps = span_steps(((const struct schedule_config *)schedule->config)->warmup, per_epoch);
+    return steps < 0 ? 0 : steps;
+}
+
 double schedule_factor(const struct config_variant *schedule, int64_t step, int64_t steps, int64_t per_epoch) {
     const struct schedule_config *c = schedule->config;
-    int64_t warmup = span_steps(c->warmup, per_epoch);
-    if (warmup < 0) warmup = 0;
+    int64_t warmup = schedule_warmup(schedule, per_epoch);
     if (c->length.unit != SPAN_OFF) steps = span_steps(c->length, per_epoch);
     double done = step <= warmup ? 0 : steps <= step ? 1 : (double)(step - warmup) / (double)(steps - warmup);
     double climb = step < warmup ? (double)(step + 1) / (double)warmup : 1;

@@ -194,6 +194,16 @@ static void refused(void **state) {
     if (other.code || !strstr(other.out, ", 90 s of steps of ")) fail_msg("%s%s", other.out, other.err);
 }
 
+static void a_warm_up_beyond_the_end_is_told(void **state) {
+    (void)state;
+    for (int longer = 0; longer < 2; longer++) {
+        program_run(&other, 30, "config", "--check", "--set", "model=mlp", "--set", "train=10st", "--set",
+                    longer ? "schedule.warmup=11st" : "schedule.warmup=10st", NULL);
+        assert_int_equal(other.code, 0);
+        assert_int_equal(!strstr(other.err, "warning: schedule.warmup: 11 steps, and the training has 10"), !longer);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_a_run_of_as_many_steps),
@@ -201,6 +211,7 @@ int main(void) {
         cmocka_unit_test(goes_on),
         cmocka_unit_test(other_ends),
         cmocka_unit_test(evaluation_takes_no_time),
+        cmocka_unit_test(a_warm_up_beyond_the_end_is_told),
         cmocka_unit_test(says_how_it_is_repeated),
         cmocka_unit_test(refused),
     };

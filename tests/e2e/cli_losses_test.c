@@ -218,6 +218,7 @@ static void what_does_not_fit_is_refused(void **state) {
         {"loss={name: mse, smoothing: 0.1}", "data=digits", "unknown key 'smoothing'", 78},
         {"loss.weights=balanced", "data=grammar", "give the weights as a list", 78},
         {"data.augment=[{mixup: 0.2}]", "data.set=grammar", "are tokens", 78},
+        {"data=nofile", "model=mlp", "or a file or folder that is there, got \"nofile\"", 78},
         {"loss.smoothing=0.1", "checkpoint.best=val.perplexity", "without smoothing and weights", 78},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -153,8 +153,7 @@ static void devices_json_kind(struct json *j, const struct device_ops *kind) {
     json_open(j, "software", '[');
     for (int i = 0; devices_find_software(kind, i, &s); i++) {
         json_open(j, NULL, '{');
-        json_string(j, "name", s.name);
-        json_string(j, "version", s.version);
+        json_put(j, JSON_TEXT("name", s.name), JSON_TEXT("version", s.version));
         if (*s.where) json_string(j, "where", s.where);
         if (*s.missing) json_string(j, "missing", s.missing);
         json_close(j, '}');

@@ -38,10 +38,6 @@ static void rows_fill(const struct model_view *v, struct summary_row *rows) {
     }
 }
 
-static const struct optim_ops *summary_optimizer_of(const struct model_view *v) {
-    return optim_of(&v->settings.config.optimizer.kind);
-}
-
 static struct summary_totals totals_of(const struct model_view *v, const struct summary_row *rows) {
     const int64_t size = (int64_t)sizeof(float);
     struct summary_totals t = {.weights = v->network.model->parameters * size,
@@ -83,7 +79,7 @@ static void print_totals(const struct model_view *v, const struct summary_totals
            (t->forward + t->backward) * (double)v->data.samples / 1e9, (long long)v->data.samples);
     summary_print_bytes("weights", t->weights, "");
     summary_print_bytes("gradients", t->gradients, ", which every step shares");
-    snprintf(of, sizeof of, " (%s)", summary_optimizer_of(v)->section.name);
+    snprintf(of, sizeof of, " (%s)", optim_of(&v->settings.config.optimizer.kind)->section.name);
     summary_print_bytes("optimizer", t->state, of);
     snprintf(of, sizeof of, " for %lld samples", (long long)v->data.samples);
     summary_print_bytes("activations", t->activations, of);

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-static int numbers_ascend(const void *a, const void *b) {
+int numbers_ascend(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }

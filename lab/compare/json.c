@@ -74,11 +74,10 @@ static void compared_put_cell(const struct compared *c, int i, struct json *j) {
     const struct experiment_cell *cell = &c->x->cell[i];
     const struct compared_cell *runs = &c->cell[i];
     json_open(j, NULL, '{');
-    json_string(j, "label", cell->label);
-    json_string(j, "side", c->x->axis[0].label[cell->at[0]]);
+    json_put(j, JSON_TEXT("label", cell->label), JSON_TEXT("side", c->x->axis[0].label[cell->at[0]]));
     compared_put_places(c->x, "settings", cell->at, 0, j);
-    json_int(j, "devices", cell->settings.config.devices.count);
-    json_int(j, "threads", cell->settings.config.threads);
+    json_put(j, JSON_INT("devices", cell->settings.config.devices.count),
+             JSON_INT("threads", cell->settings.config.threads));
     if (cell->start.nhosts) json_texts(j, "hosts", cell->start.hosts, cell->start.nhosts);
     json_put(j, JSON_TEXT("digest", cell->digest), JSON_REAL("speedup", runs->speedup),
              JSON_REAL("efficiency", runs->efficiency), JSON_REAL("spread", runs->spread));

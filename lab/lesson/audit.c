@@ -10,7 +10,6 @@
 #include <string.h>
 
 enum { CLAIMS_MOST = 1 << 24 };
-static const struct json_limits claims_limits = {.depth = 8, .entries = 10000, .text = 65536};
 
 __attribute__((format(printf, 2, 3))) static void audit_find(struct audit *a, const char *fmt, ...) {
     va_list ap;
@@ -263,7 +262,7 @@ enum error audit_run(const struct lesson *key, const char *hand_in, struct audit
     r->runs = pool_printf(pool, "%s/%s", hand_in, lesson_below(key));
     own->runs = pool_printf(pool, "%s/%s", key->folder, lesson_below(key));
     if (!r->runs || !own->runs) return ERR_MEMORY;
-    if (json_read(path, CLAIMS_MOST, claims_limits, pool, &told) != ERR_NONE) {
+    if (json_read(path, CLAIMS_MOST, LESSON_CLAIMS_LIMITS, pool, &told) != ERR_NONE) {
         audit_find(out, "%s", error_message());
         return ERR_NONE;
     }

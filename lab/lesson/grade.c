@@ -2,6 +2,7 @@
 
 #include "engine/base/file.h"
 #include "engine/train/stop.h"
+#include "lab/lesson/run.h"
 #include "lab/process/process.h"
 
 #include <dirent.h>
@@ -123,7 +124,6 @@ static void grade_take_claims(const struct grader *g, const struct json_value *t
 }
 
 static enum error grade_run_lab(const struct grader *g, struct grade *out) {
-    static const struct json_limits limits = {.depth = 8, .entries = 10000, .text = 65536};
     const char *told = pool_printf(g->pool, "%s/grade.json", out->folder);
     const char *log = pool_printf(g->pool, "%s/grade.log", out->folder);
     const char *words[] = {"lab", "run", out->folder, "--json", "--quiet", g->quick ? "--quick" : NULL, NULL};
@@ -135,7 +135,7 @@ static enum error grade_run_lab(const struct grader *g, struct grade *out) {
     TRY(processes_run(&lab, 1, (struct process_limits){g->timeout, 10}, g->pool, &end));
     TRY(processes_kill_left());
     if (stop_signal()) return FAIL(ERR_RESULT, "stopped");
-    if ((end.code == 0 || end.code == 1) && json_read(told, LOG_MOST, limits, g->pool, &root) == ERR_NONE)
+    if ((end.code == 0 || end.code == 1) && json_read(told, LOG_MOST, LESSON_CLAIMS_LIMITS, g->pool, &root) == ERR_NONE)
         grade_take_claims(g, root, out);
     else
         grade_explain_end(g, &end, log, out);

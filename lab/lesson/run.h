@@ -10,6 +10,9 @@
 
 #include <stdio.h>
 
+/* Of claims.json, which may be a stranger's. */
+#define LESSON_CLAIMS_LIMITS ((struct json_limits){.depth = 8, .entries = 10000, .text = 65536})
+
 struct lesson_runner {
     const char *program; /* the engine's */
     bool quiet;          /* no progress */

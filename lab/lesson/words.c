@@ -51,14 +51,12 @@ enum error lesson_json(const struct lesson *l, const struct lesson_result *r, st
     for (int i = 0; i < l->nclaims; i++) {
         const struct claim_result *c = &r->claim[i];
         json_open(j, NULL, '{');
-        json_string(j, "text", l->claim[i].text);
-        json_string(j, "check", l->claim[i].check);
+        json_put(j, JSON_TEXT("text", l->claim[i].text), JSON_TEXT("check", l->claim[i].check));
         if (l->quick && !l->claim[i].quick)
             json_string(j, "holds", NULL);
         else
             json_bool(j, "holds", c->holds == 1);
-        json_bool(j, "timed", l->claim[i].timed);
-        json_string(j, "numbers", c->numbers);
+        json_put(j, JSON_BOOL("timed", l->claim[i].timed), JSON_TEXT("numbers", c->numbers));
         json_close(j, '}');
     }
     json_close(j, ']');

@@ -295,11 +295,6 @@ void exchange_swaps(struct exchange *e, double bytes) {
     if (more) exchange_round(e, more, false);
 }
 
-static enum error exchange_ring(struct exchange *e, double bytes) {
-    TRY(exchange_ring_rounds(e, bytes / e->size, true));
-    return exchange_ring_rounds(e, bytes / e->size, false);
-}
-
 /* ---- trees and halves ----------------------------------------------------------------------- */
 
 struct lots { /* of ranks: those that stand 'each' apart, for each of the first 'count' */
@@ -384,7 +379,8 @@ enum error exchange_all_reduce(struct exchange *e, enum scheme s, double bytes) 
     if (e->size == 1) return ERR_NONE;
     switch (s) {
     case SCHEME_ring:
-        return exchange_ring(e, bytes);
+        TRY(exchange_ring_rounds(e, bytes / e->size, true));
+        return exchange_ring_rounds(e, bytes / e->size, false);
     case SCHEME_tree:
         if (several) break;
         exchange_climb_tree(e, (struct lots){1, 1}, bytes);

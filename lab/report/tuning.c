@@ -1,6 +1,7 @@
 /* Each side at its best: what was tried, what was chosen, and the curves of the score over each key. */
 #include "lab/report/data.h"
 
+#include "engine/base/quantile.h"
 #include "engine/base/text.h"
 
 #include <math.h>
@@ -18,11 +19,6 @@ static double tuning_score(const struct json_value *cell, int i) {
     return tries && i < tries->count ? json_number(&tries->children[i], "score") : (double)NAN;
 }
 
-static int tuning_by_number(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* The numbers that were tried of a key, each once and ascending; 0: they are no numbers. */
 static int tuning_numbers(const struct json_value *tries, const char *key, double out[TRIES]) {
     int n = 0;
@@ -33,7 +29,7 @@ static int tuning_numbers(const struct json_value *tries, const char *key, doubl
         while (k < n && out[k] != v) k++;
         if (k == n) out[n++] = v;
     }
-    qsort(out, (size_t)n, sizeof *out, tuning_by_number);
+    qsort(out, (size_t)n, sizeof *out, numbers_ascend);
     return n;
 }
 

@@ -25,10 +25,8 @@ static enum error read_adopt_cell(const struct runner_state *s, const struct jso
     char name[256] = "";
     if (sscanf(dir, "cells/%255[^/]", name) != 1 || *name == '.')
         return FAIL(ERR_DATA, "'%s/results.json' has no run of '%s'", s->r->folder, cell->label);
-    cell->name = pool_printf(s->pool, "%s", name);
-    char *path = cell->name ? runner_run_path(s, i, 0, "/compare.json") : NULL;
-    if (!path) return ERR_MEMORY;
-    TRY(json_read(path, 4096, note_limits, s->pool, &note));
+    TRY_MEMORY(cell->name = pool_printf(s->pool, "%s", name));
+    TRY(json_read(runner_run_path(s, i, 0, "/compare.json"), 4096, note_limits, s->pool, &note));
     snprintf(cell->digest, sizeof cell->digest, "%s", json_text(note, "digest"));
     return ERR_NONE;
 }
@@ -44,8 +42,7 @@ static enum error read_check_complete(const struct runner_state *s) {
 enum error runner_read(const struct runner *r, const struct experiment *x, struct compared *out) {
     struct runner_state s = {.r = r, .x = x, .out = out, .pool = x->pool, .most = x->most};
     const struct json_value *results;
-    char *path = pool_printf(x->pool, "%s/results.json", r->folder);
-    if (!path) return ERR_MEMORY;
+    const char *path = pool_printf(x->pool, "%s/results.json", r->folder);
     TRY(json_read(path, RESULTS_MOST, results_limits, x->pool, &results));
     TRY(compare_begin(x, r->folder, out));
     TRY(runner_make_room(&s));

@@ -39,17 +39,14 @@ static double *runner_scores(const struct runner_state *s, int cell, int repeat)
 
 static enum error runner_write_note(const struct runner_state *s, int cell, int repeat, const struct run_note *n) {
     struct json j = {0};
-    char *path = runner_run_path(s, cell, repeat, "/compare.json");
-    if (!path) return ERR_MEMORY;
     json_open(&j, NULL, '{');
     json_string(&j, "digest", s->x->cell[cell].digest);
     if (s->x->nseeds) json_int(&j, "seed", s->x->seeds[repeat]);
     if (n->again) json_int(&j, "again", n->again);
-    json_real(&j, "foreign_cores", n->foreign);
-    json_real(&j, "seconds", n->seconds);
+    json_put(&j, JSON_REAL("foreign_cores", n->foreign), JSON_REAL("seconds", n->seconds));
     if (s->part) json_reals(&j, "scores", runner_scores(s, cell, repeat), s->part->at + 1);
     json_close(&j, '}');
-    return json_save(&j, ERR_NONE, path);
+    return json_save(&j, ERR_NONE, runner_run_path(s, cell, repeat, "/compare.json"));
 }
 
 /* Takes the scores of the parts up to this one; false: it has not made this one. */
@@ -312,9 +309,8 @@ enum error runner_lock_folder(const char *folder, struct pool *pool, int *fd) {
 static enum error runner_write_cells(const struct runner_state *s) {
     for (int i = 0; i < s->x->ncells; i++) {
         char *dir = pool_printf(s->pool, "%s/cells/%s", s->r->folder, s->x->cell[i].name);
-        char *path = dir ? pool_printf(s->pool, "%s/config.yaml", dir) : NULL;
-        if (!path) return ERR_MEMORY;
         TRY(file_make_folders(dir));
+        char *path = pool_printf(s->pool, "%s/config.yaml", dir);
         TRY(file_replace(path, s->x->cell[i].config, strlen(s->x->cell[i].config)));
     }
     return ERR_NONE;

@@ -51,11 +51,7 @@ static void search_score(const struct search *s, const struct runner_state *stat
 /* What does not go on needs no checkpoint any more. */
 static enum error search_drop_checkpoints(const struct runner_state *s, const bool *in) {
     for (int i = 0; i < s->x->ncells; i++)
-        for (int k = 0; k < s->most && !in[i]; k++) {
-            char *path = runner_run_path(s, i, k, "/ckpt");
-            if (!path) return ERR_MEMORY;
-            TRY(file_remove_tree(path));
-        }
+        for (int k = 0; k < s->most && !in[i]; k++) TRY(file_remove_tree(runner_run_path(s, i, k, "/ckpt")));
     return ERR_NONE;
 }
 

@@ -218,11 +218,8 @@ char *one_run_log(const struct one_run *r, int which) {
 }
 
 enum error one_run_remove(const struct one_run *r) {
-    for (int i = 1; i < r->cell->start.nhosts; i++) {
-        char *dir = pool_printf(r->pool, "%s-node-%d", r->dir, i);
-        if (!dir) return ERR_MEMORY;
-        TRY(file_remove_tree(dir));
-    }
+    for (int i = 1; i < r->cell->start.nhosts; i++)
+        TRY(file_remove_tree(pool_printf(r->pool, "%s-node-%d", r->dir, i)));
     return file_remove_tree(r->dir);
 }
 

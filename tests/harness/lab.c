@@ -1,16 +1,17 @@
 #include "tests/harness/lab.h"
 
+#include "lab/lesson/run.h"
 #include "tests/harness/timing.h"
 
 #include <string.h>
 
 int lab_assert_holds(const struct program *p, const char *name) {
-    static const struct json_limits limits = {.depth = 8, .entries = 10000, .text = 65536};
     const struct json_value *root;
     struct pool *pool;
     if (p->code != 0 && p->code != 1) fail_msg("lab %s: exit code %d\n%s%s", name, p->code, p->out, p->err);
     assert_ok(pool_create(&pool));
-    if (json_parse(p->out, strlen(p->out), limits, pool, &root) != ERR_NONE) /* a step that failed leaves no JSON */
+    /* A step that failed leaves no JSON. */
+    if (json_parse(p->out, strlen(p->out), LESSON_CLAIMS_LIMITS, pool, &root) != ERR_NONE)
         fail_msg("lab %s: exit code %d\n%s%s", name, p->code, p->out, p->err);
     const struct json_value *claims = json_get(root, "claims");
     int n = claims->count, broken = 0;

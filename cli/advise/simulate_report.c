@@ -156,9 +156,7 @@ static enum error simulate_show_json(const struct simulate_options *o, const str
     json_put(&j, JSON_REAL("bytes_per_s", o->outside.beta > 0 ? 1 / o->outside.beta : (double)NAN),
              JSON_REAL("latency_s", o->outside.alpha), JSON_REAL("fit_error", o->bench ? o->fit_error : (double)NAN),
              JSON_INT("per_host", o->per_host), JSON_INT("per_rack", o->per_rack));
-    json_open(&j, "rows", '[');
-    for (int i = 0; i < n; i++) simulate_row_json(&j, &rows[i]);
-    json_close(&j, ']');
+    json_array(&j, "rows", i, n) simulate_row_json(&j, &rows[i]);
     json_close(&j, '}');
     return cli_json(ERR_NONE, &j, out);
 }

@@ -127,11 +127,9 @@ static enum error rate_json(const struct rate_curve *c) {
     json_open(&j, NULL, '{');
     json_put(&j, JSON_REAL("lr", f->rate), JSON_REAL("steepest", c->rate[f->steepest]),
              JSON_REAL("lowest", c->rate[f->lowest]), JSON_BOOL("turns", f->turns), JSON_BOOL("diverged", c->diverged));
-    json_open(&j, "steps", '[');
-    for (int i = 0; i < c->n; i++)
+    json_array(&j, "steps", i, c->n)
         json_object(&j, NULL, JSON_REAL("lr", c->rate[i]), JSON_REAL("loss", c->loss[i]),
                     JSON_REAL("smooth", c->smooth[i]));
-    json_close(&j, ']');
     json_close(&j, '}');
     return cli_json(ERR_NONE, &j, stdout);
 }

@@ -80,9 +80,7 @@ static void bench_series_json(const struct bench_comm *o, const struct bench_ser
     json_open(j, NULL, '{');
     json_put(j, JSON_TEXT("algorithm", s->algorithm), JSON_TEXT("order", bench_order_name(s)),
              JSON_REAL("alpha_s", s->alpha), JSON_REAL("beta_s_per_byte", s->beta));
-    json_open(j, "rows", '[');
-    for (int k = 0; k < s->rows; k++) bench_row_json(o, &s->row[k], j);
-    json_close(j, ']');
+    json_array(j, "rows", k, s->rows) bench_row_json(o, &s->row[k], j);
     json_close(j, '}');
 }
 
@@ -92,9 +90,7 @@ static void bench_put_json(const struct bench_comm *o, const struct bench_series
              JSON_INT("ranks", o->ranks), JSON_TEXT("type", dtype_name(o->type)), JSON_TEXT("op", bench_op_text(o)),
              JSON_TEXT("secure", secure_names[o->secure]), JSON_REAL("emulated_bytes_per_s", o->emulate.bandwidth),
              JSON_REAL("emulated_up_bytes_per_s", o->emulate.up), JSON_REAL("emulated_latency_s", o->emulate.latency));
-    json_open(j, "results", '[');
-    for (int i = 0; i < n; i++) bench_series_json(o, &series[i], j);
-    json_close(j, ']');
+    json_array(j, "results", i, n) bench_series_json(o, &series[i], j);
     json_close(j, '}');
 }
 

@@ -89,9 +89,7 @@ static void layers_print_table(const struct layers_result *r, FILE *out) {
 /* ---- for programs ---- */
 
 static void layers_json_pair(struct json *j, const char *key, const double v[2], double unit) {
-    json_open(j, key, '[');
-    for (int b = 0; b < 2; b++) json_real(j, NULL, v[b] * unit);
-    json_close(j, ']');
+    json_array(j, key, b, 2) json_real(j, NULL, v[b] * unit);
 }
 
 static void layers_row_json(const struct layers_result *r, const struct layer_row *row, struct json *j) {
@@ -119,9 +117,7 @@ static enum error layers_print_json(const struct layers_result *r, FILE *out) {
              JSON_INT("batch", r->n), JSON_TEXT("precision", precisions[r->precision]), JSON_INT("threads", r->threads),
              JSON_TEXT("isa", r->isa), JSON_INT("passes", r->passes), JSON_REAL("gemm_gflops", r->gemm * 1e-9),
              JSON_INT("fused", r->fused));
-    json_open(&j, "layers", '[');
-    for (int i = 0; i < r->count; i++) layers_row_json(r, &r->rows[i], &j);
-    json_close(&j, ']');
+    json_array(&j, "layers", i, r->count) layers_row_json(r, &r->rows[i], &j);
     layers_json_pair(&j, "layers_ms", t.seconds, 1e3);
     layers_json_pair(&j, "passes_ms", r->pass, 1e3);
     layers_json_pair(&j, "flops", t.flops, 1);

@@ -137,9 +137,7 @@ static void devices_json_unit(struct json *j, const struct device_ops *kind, int
     json_put(j, JSON_TEXT("name", u.name), JSON_INT("memory", (int64_t)u.memory),
              JSON_INT("memory_free", (int64_t)u.memory_free), JSON_INT("major", u.major), JSON_INT("minor", u.minor),
              JSON_INT("processors", u.processors), JSON_TEXT("bus", u.bus), JSON_TEXT("link", u.link));
-    json_open(j, "copies_from", '[');
-    for (int k = 0; k < count; k++) json_string(j, NULL, devices_unit_way(kind, i, k));
-    json_close(j, ']');
+    json_array(j, "copies_from", k, count) json_string(j, NULL, devices_unit_way(kind, i, k));
     json_close(j, '}');
 }
 
@@ -159,9 +157,7 @@ static void devices_json_kind(struct json *j, const struct device_ops *kind) {
         json_close(j, '}');
     }
     json_close(j, ']');
-    json_open(j, "units", '[');
-    for (int i = 0; i < count; i++) devices_json_unit(j, kind, i, count);
-    json_close(j, ']');
+    json_array(j, "units", i, count) devices_json_unit(j, kind, i, count);
     json_close(j, '}');
 }
 
@@ -174,9 +170,7 @@ static enum error devices_print_json(void) {
     json_string(&j, "processor", processor_here(text, sizeof text));
     json_int(&j, "cores", device_host_cores());
     json_string(&j, "auto", devices_auto_text(text));
-    json_open(&j, "kinds", '[');
-    for (int i = 0; i < n; i++) devices_json_kind(&j, kinds[i]);
-    json_close(&j, ']');
+    json_array(&j, "kinds", i, n) devices_json_kind(&j, kinds[i]);
     json_close(&j, '}');
     return cli_json(ERR_NONE, &j, stdout);
 }

@@ -78,15 +78,13 @@ static enum error doctor_print_json(const struct doctor *d, bool well) {
     struct json j = {0};
     json_open(&j, NULL, '{');
     json_bool(&j, "ok", well);
-    json_open(&j, "checks", '[');
-    for (int i = 0; i < d->count; i++) {
+    json_array(&j, "checks", i, d->count) {
         const struct finding *f = &d->of[i];
         json_open(&j, NULL, '{');
         json_put(&j, JSON_TEXT("name", f->name), JSON_TEXT("state", words[f->level]), JSON_TEXT("text", f->text));
         if (*f->hint) json_string(&j, "hint", f->hint);
         json_close(&j, '}');
     }
-    json_close(&j, ']');
     json_close(&j, '}');
     return cli_json(ERR_NONE, &j, stdout);
 }

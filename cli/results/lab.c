@@ -36,9 +36,7 @@ static void lab_put_about(struct json *j, const struct lesson_about *a) {
 static enum error lab_list_json(const struct lesson_about *all, int n) {
     struct json j = {0};
     json_open(&j, NULL, '{');
-    json_open(&j, "labs", '[');
-    for (int i = 0; i < n; i++) lab_put_about(&j, &all[i]);
-    json_close(&j, ']');
+    json_array(&j, "labs", i, n) lab_put_about(&j, &all[i]);
     json_close(&j, '}');
     return cli_json(ERR_NONE, &j, stdout);
 }

@@ -162,11 +162,9 @@ enum error runs_json(const char *folder, const struct listing *all, int64_t sinc
     free(shown);
     if (since) json_int(j, "since", since);
     for (int experiments = 0; experiments < 2; experiments++) {
-        json_open(j, experiments ? "experiments" : "runs", '[');
-        for (int i = 0; i < all->count; i++)
+        json_array(j, experiments ? "experiments" : "runs", i, all->count)
             if (all->of[i].experiment == experiments && (!since || all->of[i].changed > since))
                 runs_json_row(&all->of[i], j);
-        json_close(j, ']');
     }
     json_close(j, '}');
     return json_done(j);

@@ -89,9 +89,7 @@ static enum error inspect_show_tensors(struct inspect_shown *s, const struct st_
     json_int(&s->j, "bytes", (int64_t)f->data_bytes);
     if (!s->json) printf("%s: %d tensors, %s\n", f->path, f->count, text_of_bytes((double)f->data_bytes, bytes));
     TRY(inspect_show_preprocessing(s, f));
-    json_open(&s->j, "tensors", '[');
-    for (int i = 0; i < f->count; i++) TRY(inspect_show_tensor(s, f, &f->tensors[i]));
-    json_close(&s->j, ']');
+    json_array(&s->j, "tensors", i, f->count) TRY(inspect_show_tensor(s, f, &f->tensors[i]));
     return ERR_NONE;
 }
 

@@ -54,9 +54,7 @@ static void group_json(const struct flight_group *g, struct json *j) {
     json_open(j, NULL, '{');
     json_put(j, JSON_TEXT("name", g->name), JSON_TEXT("label", g->ranks->label), JSON_INT("size", g->ranks->size),
              JSON_BOOL("lives", g->lives));
-    json_open(j, "ranks", '[');
-    for (int i = 0; i < g->n; i++) dashboard_rank(j, &g->ranks[i], !g->lives);
-    json_close(j, ']');
+    json_array(j, "ranks", i, g->n) dashboard_rank(j, &g->ranks[i], !g->lives);
     json_close(j, '}');
 }
 

@@ -171,8 +171,7 @@ void model_cost_put(const struct model_view *v, const char *gpu, struct json *j)
     json_open(j, "cost", '{');
     json_put(j, JSON_TEXT("device", p.gpu->title), JSON_TEXT("plan", v->network.device->ops->name),
              JSON_INT("samples", plan->n), JSON_INT("passes", p.passes));
-    json_open(j, "steps", '[');
-    for (int i = 0; i < plan->nsteps; i++) {
+    json_array(j, "steps", i, plan->nsteps) {
         json_open(j, NULL, '{');
         json_string(j, "layer", step_name(&p, &plan->steps[i]));
         json_string(j, "op", op_row(plan->steps[i].desc.kind)->name);
@@ -183,7 +182,6 @@ void model_cost_put(const struct model_view *v, const char *gpu, struct json *j)
         }
         json_close(j, '}');
     }
-    json_close(j, ']');
     cost_put(j, "update", &update);
     json_real(j, "step_ms", p.passes * all.ms + update.ms);
     json_close(j, '}');

@@ -149,8 +149,7 @@ static void put_totals(struct json *j, const struct model_view *v, const struct 
 
 static void summary_put_order(struct json *j, const struct model *m) {
     int64_t all = 0;
-    json_open(j, "ready", '[');
-    for (int i = 0; i < m->nparams; i++) {
+    json_array(j, "ready", i, m->nparams) {
         int64_t bytes = m->params[i].count * (int64_t)sizeof(float);
         all += bytes;
         json_open(j, NULL, '{');
@@ -159,7 +158,6 @@ static void summary_put_order(struct json *j, const struct model *m) {
         json_put(j, JSON_INT("bytes", bytes), JSON_INT("bytes_so_far", all));
         json_close(j, '}');
     }
-    json_close(j, ']');
 }
 
 static enum error summary_print_json(const struct model_view *v, const struct summary_row *rows,
@@ -169,9 +167,7 @@ static enum error summary_print_json(const struct model_view *v, const struct su
     json_string(&j, "model", v->title);
     json_ints(&j, "input", v->data.input.dim, v->data.input.ndim);
     json_put(&j, JSON_INT("classes", v->data.classes), JSON_INT("samples", v->data.samples));
-    json_open(&j, "layers", '[');
-    for (int k = 0; k < v->network.model->nnodes; k++) row_json(&j, &rows[k]);
-    json_close(&j, ']');
+    json_array(&j, "layers", k, v->network.model->nnodes) row_json(&j, &rows[k]);
     put_totals(&j, v, t);
     summary_put_order(&j, v->network.model);
     if (gpu) model_cost_put(v, gpu, &j);

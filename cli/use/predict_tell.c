@@ -48,9 +48,7 @@ static void predict_json_top(struct teller *t, const struct answer *a) {
 }
 
 static void predict_json_numbers(struct teller *t, const char *key, const float *y) {
-    json_open(&t->j, key, '[');
-    for (int64_t k = 0; k < t->width; k++) json_real(&t->j, NULL, (double)y[k]);
-    json_close(&t->j, ']');
+    json_array(&t->j, key, k, t->width) json_real(&t->j, NULL, (double)y[k]);
 }
 
 static void predict_say_json(struct teller *t, const struct answer *a) {

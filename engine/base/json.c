@@ -116,21 +116,15 @@ void json_items(struct json *j, const struct json_item *items) {
 }
 
 void json_texts(struct json *j, const char *key, const char *const *values, int64_t n) {
-    json_open(j, key, '[');
-    for (int64_t i = 0; i < n; i++) json_string(j, NULL, values[i]);
-    json_close(j, ']');
+    json_array(j, key, i, n) json_string(j, NULL, values[i]);
 }
 
 void json_ints(struct json *j, const char *key, const int64_t *values, int64_t n) {
-    json_open(j, key, '[');
-    for (int64_t i = 0; i < n; i++) json_int(j, NULL, values[i]);
-    json_close(j, ']');
+    json_array(j, key, i, n) json_int(j, NULL, values[i]);
 }
 
 void json_reals(struct json *j, const char *key, const double *values, int64_t n) {
-    json_open(j, key, '[');
-    for (int64_t i = 0; i < n; i++) json_real(j, NULL, values[i]);
-    json_close(j, ']');
+    json_array(j, key, i, n) json_real(j, NULL, values[i]);
 }
 
 void json_item_object(struct json *j, const char *key, const struct json_item *items) {

@@ -38,6 +38,9 @@ struct json_item {
 #define json_object(j, name, ...) json_item_object(j, name, (const struct json_item[]){__VA_ARGS__, {.key = NULL}})
 void json_items(struct json *j, const struct json_item *items);
 void json_item_object(struct json *j, const char *key, const struct json_item *items);
+/* The array of what the statement after it puts for each i below n, without a break:
+ * json_array(j, "ranks", i, n) json_int(j, NULL, rank[i]); */
+#define json_array(j, key, i, n) for (int i = (json_open(j, key, '['), 0); i < (n) || (json_close(j, ']'), false); i++)
 /* Arrays of n. */
 void json_texts(struct json *j, const char *key, const char *const *values, int64_t n);
 void json_ints(struct json *j, const char *key, const int64_t *values, int64_t n);

@@ -19,22 +19,14 @@ static const struct json_limits limits = {.depth = 5, .entries = VALUES_MOST, .t
 
 static void write_target(const struct normalization *n, struct json *j) {
     if (!n->targets) return;
-    json_open(j, "target_mean", '[');
-    for (int k = 0; k < n->targets; k++) json_real(j, NULL, (double)n->target_mean[k]);
-    json_close(j, ']');
-    json_open(j, "target_std", '[');
-    for (int k = 0; k < n->targets; k++) json_real(j, NULL, 1 / (double)n->target_scale[k]);
-    json_close(j, ']');
+    json_array(j, "target_mean", k, n->targets) json_real(j, NULL, (double)n->target_mean[k]);
+    json_array(j, "target_std", k, n->targets) json_real(j, NULL, 1 / (double)n->target_scale[k]);
 }
 
 static void write_moments(const struct dataset *d, const struct normalization *n, struct json *j) {
     double mean, std;
-    json_open(j, "mean", '[');
-    for (int k = 0; k < n->channels; k++) normalization_tell(d, n, k, &mean, &std), json_real(j, NULL, mean);
-    json_close(j, ']');
-    json_open(j, "std", '[');
-    for (int k = 0; k < n->channels; k++) normalization_tell(d, n, k, &mean, &std), json_real(j, NULL, std);
-    json_close(j, ']');
+    json_array(j, "mean", k, n->channels) normalization_tell(d, n, k, &mean, &std), json_real(j, NULL, mean);
+    json_array(j, "std", k, n->channels) normalization_tell(d, n, k, &mean, &std), json_real(j, NULL, std);
 }
 
 typedef const char *(*name_fn)(const struct dataset *d, int64_t k);
@@ -43,9 +35,7 @@ static void write_names(const struct dataset *d, const char *key, name_fn name, 
     bool any = false;
     for (int64_t k = 0; k < count && !any; k++) any = name(d, k) != NULL;
     if (!any) return;
-    json_open(j, key, '[');
-    for (int64_t k = 0; k < count; k++) json_string(j, NULL, name(d, k) ? name(d, k) : "");
-    json_close(j, ']');
+    json_array(j, key, k, count) json_string(j, NULL, name(d, k) ? name(d, k) : "");
 }
 
 static bool preprocessing_is_bytes(const struct dataset *d) {
@@ -61,9 +51,7 @@ static void write_vocabulary(const struct dataset *d, struct json *j) {
     if (d->type != SAMPLE_TOKENS || !dataset_decode(d, 0, text)) return;
     json_string(j, "text", preprocessing_is_bytes(d) ? "bytes" : "characters");
     if (preprocessing_is_bytes(d)) return;
-    json_open(j, "characters", '[');
-    for (int64_t k = 0; k < d->classes; k++) json_int(j, NULL, token_character(d, k, &code) ? (int64_t)code : -1);
-    json_close(j, ']');
+    json_array(j, "characters", k, d->classes) json_int(j, NULL, token_character(d, k, &code) ? (int64_t)code : -1);
 }
 
 static void write_column(const struct table_column *c, struct json *j) {

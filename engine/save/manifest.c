@@ -30,15 +30,13 @@ static void put_manifest(struct json *j, const struct manifest *m) {
     if (m->rescued) json_bool(j, "rescued", true);
     if (isfinite(m->loss)) json_real(j, "loss", m->loss);
     if (*m->tuned) json_string(j, "tuned", m->tuned);
-    json_open(j, "files", '[');
-    for (int i = 0; i < CHECKPOINT_FILES; i++) {
+    json_array(j, "files", i, CHECKPOINT_FILES) {
         char crc[16];
         if (!m->file[i].bytes) continue;
         snprintf(crc, sizeof crc, "%08x", m->file[i].crc);
         json_object(j, NULL, JSON_TEXT("name", checkpoint_file_names[i]), JSON_INT("size", m->file[i].bytes),
                     JSON_TEXT("crc32c", crc));
     }
-    json_close(j, ']');
     json_string(j, "identity", m->identity);
     if (*m->data) json_string(j, "data", m->data);
     if (m->preprocessing) json_raw(j, "preprocessing", m->preprocessing);

@@ -138,9 +138,7 @@ static enum error add_properties(struct proto *p, const struct dataset *d, const
     TRY(preprocessing_text(d, norm, pool, &text));
     if (text) add_property(p, "preprocessing", text);
     if (d->type == SAMPLE_TOKENS || d->classes == 0 || !dataset_class_name(d, 0)) return ERR_NONE;
-    json_open(&j, NULL, '[');
-    for (int64_t k = 0; k < d->classes; k++) json_string(&j, NULL, dataset_class_name(d, k));
-    json_close(&j, ']');
+    json_array(&j, NULL, k, d->classes) json_string(&j, NULL, dataset_class_name(d, k));
     enum error err = json_done(&j);
     if (err == ERR_NONE) add_property(p, "class_names", j.text);
     json_fini(&j);

@@ -30,9 +30,7 @@ enum error summary_lists(struct summary *s, int ranks, struct pool *pool) {
 }
 
 static void json_list(struct json *j, const char *key, const double *v, int n) {
-    json_open(j, key, '[');
-    for (int i = 0; i < n; i++) json_int(j, NULL, (int64_t)v[i]);
-    json_close(j, ']');
+    json_array(j, key, i, n) json_int(j, NULL, (int64_t)v[i]);
 }
 
 static void json_moved(const struct moved *m, int ranks, struct json *j) {
@@ -169,11 +167,9 @@ static void json_skipped(const struct summary *s, struct json *j) {
     enum { NAMED = 100 };
     int64_t count = 0;
     json_open(j, "skipped", '{');
-    json_open(j, "files", '[');
-    for (int part = 0; part < 2; part++)
+    json_array(j, "files", part, 2)
         for (int64_t i = 0; s->unreadable[part] && i < s->unreadable[part]->count; i++)
             if (count++ < NAMED) json_string(j, NULL, s->unreadable[part]->sample[i].why);
-    json_close(j, ']');
     json_int(j, "samples", count);
     json_close(j, '}');
 }

@@ -35,16 +35,10 @@ static void class_json(const struct verdict *v, int64_t k, struct json *j) {
 
 static void confusion_json(const struct verdict *v, struct json *j) {
     const double *counts = v->t->confusion;
-    json_open(j, "classes", '[');
-    for (int64_t k = 0; k < v->classes; k++) class_json(v, k, j);
-    json_close(j, ']');
-    json_open(j, "confusion", '[');
-    for (int64_t k = 0; k < v->classes; k++) {
-        json_open(j, NULL, '[');
-        for (int64_t a = 0; a < v->classes; a++) json_int(j, NULL, (int64_t)counts[k * v->classes + a]);
-        json_close(j, ']');
+    json_array(j, "classes", k, v->classes) class_json(v, k, j);
+    json_array(j, "confusion", k, v->classes) {
+        json_array(j, NULL, a, v->classes) json_int(j, NULL, (int64_t)counts[k * v->classes + a]);
     }
-    json_close(j, ']');
 }
 
 static enum error verdict_json(const struct verdict *v, struct json *j) {

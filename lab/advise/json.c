@@ -43,14 +43,12 @@ static void advice_put_port(const struct advise_ask *ask, int m, struct json *j)
 }
 
 static void advice_put_measured(const struct advise_ask *ask, struct json *j) {
-    json_open(j, "measured", '[');
-    for (int i = 0; i < ask->nmeasured; i++) {
+    json_array(j, "measured", i, ask->nmeasured) {
         json_open(j, NULL, '{');
         json_string(j, "precision", ask->measured[i].precision);
         measured_json(ask->measured[i].step, j);
         json_close(j, '}');
     }
-    json_close(j, ']');
 }
 
 static void advice_put_ask(const struct advise_ask *ask, struct json *j) {
@@ -67,16 +65,13 @@ static void advice_put_ask(const struct advise_ask *ask, struct json *j) {
 }
 
 static void advice_put_turns(const char *key, const struct advise_turns *t, struct json *j) {
-    json_open(j, key, '[');
-    for (int i = 0; i < t->n; i++)
+    json_array(j, key, i, t->n)
         json_object(j, NULL, JSON_REAL("at", t->turn[i].at), JSON_TEXT("from", advise_mode(t->turn[i].from)->name),
                     JSON_TEXT("to", advise_mode(t->turn[i].to)->name));
-    json_close(j, ']');
 }
 
 static void advice_put_devices(const struct advice *a, struct json *j) {
-    json_open(j, "by_devices", '[');
-    for (int d = 0; d < a->ask->ndevices; d++) {
+    json_array(j, "by_devices", d, a->ask->ndevices) {
         json_open(j, NULL, '{');
         json_int(j, "devices", a->ask->devices[d]);
         for (int m = 0; m < advise_modes(); m++) advice_put_row(a, advise_mode(m)->name, a->at[d].best[m], j);
@@ -84,32 +79,25 @@ static void advice_put_devices(const struct advice *a, struct json *j) {
         advice_put_row(a, "simplest", a->at[d].simplest, j);
         json_close(j, '}');
     }
-    json_close(j, ']');
 }
 
 static void advice_put_map(const struct advice *a, struct json *j) {
-    json_open(j, "map", '[');
-    for (int r = 0; r < ADVISE_RATES; r++) {
+    json_array(j, "map", r, ADVISE_RATES) {
         json_open(j, NULL, '{');
         json_real(j, "bytes_per_s", advise_rate(r));
-        json_open(j, "fastest", '[');
-        for (int d = 0; d < a->ask->ndevices; d++)
+        json_array(j, "fastest", d, a->ask->ndevices)
             json_string(j, NULL, a->map[r][d] == ADVISE_NONE ? NULL : advise_mode(a->map[r][d])->name);
-        json_close(j, ']');
         json_close(j, '}');
     }
-    json_close(j, ']');
 }
 
 static void advice_put_checks(const struct advice *a, struct json *j) {
-    json_open(j, "checks", '[');
-    for (int i = 0; i < a->nchecks; i++) {
+    json_array(j, "checks", i, a->nchecks) {
         const struct advise_check *c = &a->check[i];
         json_object(j, NULL, JSON_TEXT("words", c->label), JSON_TEXT("mode", advise_mode(c->mode)->name),
                     JSON_TEXT("why", c->why), JSON_REAL("predicted_s", c->why ? (double)NAN : c->predicted),
                     JSON_REAL("measured_s", c->why ? (double)NAN : c->measured));
     }
-    json_close(j, ']');
     json_real(j, "worst_off", advise_off(a));
     json_bool(j, "refuted", advise_is_refuted(a));
 }

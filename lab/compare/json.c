@@ -15,14 +15,12 @@ static void compared_put_sides_int(struct json *j, const char *key, const int v[
 
 static void put_measures(const struct compared *c, struct json *j) {
     static const char *const about[] = {"machine", "training", "both"};
-    json_open(j, "metrics", '[');
-    for (int m = 0; m < c->x->nmeasures; m++)
+    json_array(j, "metrics", m, c->x->nmeasures)
         json_object(j, NULL, JSON_TEXT("name", c->x->measure[m].name), JSON_TEXT("unit", c->x->measure[m].unit),
                     JSON_BOOL("more_is_better", c->x->measure[m].more_is_better),
                     JSON_TEXT("about", about[c->x->measure[m].about]),
                     JSON_TEXT("scale", c->x->measure[m].scale == SCALE_RATIO ? "ratio" : "difference"),
                     JSON_REAL("practical", c->x->measure[m].practical));
-    json_close(j, ']');
 }
 
 static void compared_put_run(const struct compared *c, const struct compared_cell *cell, int i, struct json *j) {
@@ -85,9 +83,7 @@ static void compared_put_cell(const struct compared *c, int i, struct json *j) {
     for (int m = 0; m < c->x->nmeasures; m++) json_real(j, c->x->measure[m].name, runs->median[m]);
     json_close(j, '}');
     put_prediction(c, i, j);
-    json_open(j, "runs", '[');
-    for (int k = 0; k < runs->nruns; k++) compared_put_run(c, runs, k, j);
-    json_close(j, ']');
+    json_array(j, "runs", k, runs->nruns) compared_put_run(c, runs, k, j);
     json_close(j, '}');
 }
 
@@ -131,30 +127,24 @@ static void put_pair(const struct compared *c, const struct compared_pair *p, st
     json_int(j, "b", p->cell[1]);
     compared_put_places(c->x, "at", c->x->cell[p->cell[1]].at, 1, j);
     put_answer(c, p, 0, "ratio", j);
-    json_open(j, "answers", '[');
-    for (int m = 0; m < c->x->nmeasures; m++) {
+    json_array(j, "answers", m, c->x->nmeasures) {
         json_open(j, NULL, '{');
         json_string(j, "metric", c->x->measure[m].name);
         put_answer(c, p, m, "estimate", j);
         compared_put_foretold(&p->answer[m], j);
         json_close(j, '}');
     }
-    json_close(j, ']');
     compared_put_difference(c, p, j);
-    json_open(j, "differs", '[');
-    for (int i = 0; i < p->ndiffers; i++)
+    json_array(j, "differs", i, p->ndiffers)
         json_object(j, NULL, JSON_TEXT("key", p->differs[i].key), JSON_TEXT("a", p->differs[i].a),
                     JSON_TEXT("b", p->differs[i].b));
-    json_close(j, ']');
     json_close(j, '}');
 }
 
 static void compared_put_gates(const struct compared *c, struct json *j) {
-    json_open(j, "gates", '[');
-    for (int i = 0; i < c->x->ngates; i++)
+    json_array(j, "gates", i, c->x->ngates)
         json_object(j, NULL, JSON_TEXT("text", c->x->gate[i].text), JSON_BOOL("judged", c->gate[i].judged),
                     JSON_BOOL("passed", c->gate[i].passed), JSON_TEXT("words", c->gate[i].words));
-    json_close(j, ']');
 }
 
 static void compared_put_sides(const struct experiment *x, struct json *j) {
@@ -192,12 +182,8 @@ enum error compare_json(const struct compared *c, struct json *j) {
     json_open(j, NULL, '{');
     compared_put_head(c, j);
     put_measures(c, j);
-    json_open(j, "cells", '[');
-    for (int i = 0; i < c->x->ncells; i++) compared_put_cell(c, i, j);
-    json_close(j, ']');
-    json_open(j, "pairs", '[');
-    for (int i = 0; i < c->x->npairs; i++) put_pair(c, &c->pair[i], j);
-    json_close(j, ']');
+    json_array(j, "cells", i, c->x->ncells) compared_put_cell(c, i, j);
+    json_array(j, "pairs", i, c->x->npairs) put_pair(c, &c->pair[i], j);
     compare_tuned_json(c->x, "tuning", j);
     compared_put_gates(c, j);
     compared_put_model(c, j);

@@ -123,11 +123,9 @@ static void tuned_put_cell(const struct experiment *x, int cell, struct json *j)
     json_open(j, "edges", '{');
     for (int k = 0; k < t->tune->nkeys; k++) json_string(j, x->tune.key[k].at->key, edges[of->edge[k] + 1]);
     json_close(j, '}');
-    json_open(j, "tries", '[');
-    for (int i = 0; i < t->ntries; i++)
+    json_array(j, "tries", i, t->ntries)
         json_object(j, NULL, JSON_REAL("score", tuned_score(&of->tried[i])),
                     JSON_INT("diverged", of->tried[i].diverged), JSON_INT("parts", of->tried[i].parts));
-    json_close(j, ']');
     json_close(j, '}');
 }
 
@@ -139,16 +137,12 @@ void compare_tuned_json(const struct experiment *x, const char *key, struct json
              JSON_INT("budget", t->tune->budget), JSON_REAL("runs_each", tune_cost(t->tune, t->ntries)),
              JSON_INT("widened", t->widened), JSON_TEXT("not_widened", t->narrow));
     json_ints(j, "seeds", t->tune->seeds, t->tune->nseeds);
-    json_open(j, "tries", '[');
-    for (int i = 0; i < t->ntries; i++) {
+    json_array(j, "tries", i, t->ntries) {
         json_open(j, NULL, '{');
         for (int k = 0; k < t->tune->nkeys; k++) json_string(j, x->tune.key[k].at->key, t->tries[i].value[k]);
         json_close(j, '}');
     }
-    json_close(j, ']');
-    json_open(j, "cells", '[');
-    for (int i = 0; i < x->ncells; i++) tuned_put_cell(x, i, j);
-    json_close(j, ']');
+    json_array(j, "cells", i, x->ncells) tuned_put_cell(x, i, j);
     json_close(j, '}');
 }
 

@@ -306,8 +306,7 @@ void audits_print(const struct audit *all, int n, FILE *f) {
 
 enum error audits_json(const struct audit *all, int n, struct json *j) {
     json_open(j, NULL, '{');
-    json_open(j, "hand_ins", '[');
-    for (int i = 0; i < n; i++) {
+    json_array(j, "hand_ins", i, n) {
         const struct audit *a = &all[i];
         json_open(j, NULL, '{');
         json_put(j, JSON_TEXT("name", a->name), JSON_TEXT("hand_in", a->hand_in), JSON_INT("hold", a->hold),
@@ -316,7 +315,6 @@ enum error audits_json(const struct audit *all, int n, struct json *j) {
         json_int(j, "more", a->more);
         json_close(j, '}');
     }
-    json_close(j, ']');
     json_close(j, '}');
     return json_done(j);
 }

@@ -196,13 +196,11 @@ void grades_print(const struct grade *all, int n, FILE *f) {
 enum error grades_json(const struct grader *g, const struct grade *all, int n, struct json *j) {
     json_open(j, NULL, '{');
     json_put(j, JSON_TEXT("title", g->key->title), JSON_TEXT("key", g->key->folder), JSON_BOOL("quick", g->quick));
-    json_open(j, "hand_ins", '[');
-    for (int i = 0; i < n; i++)
+    json_array(j, "hand_ins", i, n)
         json_object(j, NULL, JSON_TEXT("name", all[i].name), JSON_TEXT("hand_in", all[i].hand_in),
                     JSON_TEXT("folder", all[i].folder), JSON_TEXT("sha256", *all[i].digest ? all[i].digest : NULL),
                     JSON_INT("hold", all[i].hold), JSON_INT("claims", all[i].claims), JSON_REAL("score", all[i].score),
                     JSON_TEXT("broken", all[i].broken), JSON_TEXT("reason", all[i].reason));
-    json_close(j, ']');
     json_close(j, '}');
     return json_done(j);
 }

@@ -34,12 +34,10 @@ void lesson_print(const struct lesson *l, const struct lesson_result *r, FILE *f
 }
 
 static void lesson_put_steps(const struct lesson *l, const struct lesson_result *r, struct json *j) {
-    json_open(j, "steps", '[');
-    for (int i = 0; i < l->nsteps; i++)
+    json_array(j, "steps", i, l->nsteps)
         json_object(j, NULL, JSON_TEXT("name", l->step[i].name), JSON_TEXT("command", r->command[i]),
                     JSON_INT("exit", r->outcome[i].exit), JSON_REAL("seconds", r->outcome[i].seconds),
                     JSON_TEXT("report", r->report[i]));
-    json_close(j, ']');
 }
 
 enum error lesson_json(const struct lesson *l, const struct lesson_result *r, struct json *j) {
@@ -47,8 +45,7 @@ enum error lesson_json(const struct lesson *l, const struct lesson_result *r, st
     json_put(j, JSON_TEXT("title", l->title), JSON_TEXT("folder", l->folder), JSON_BOOL("quick", l->quick),
              JSON_REAL("seconds", r->seconds));
     lesson_put_steps(l, r, j);
-    json_open(j, "claims", '[');
-    for (int i = 0; i < l->nclaims; i++) {
+    json_array(j, "claims", i, l->nclaims) {
         const struct claim_result *c = &r->claim[i];
         json_open(j, NULL, '{');
         json_put(j, JSON_TEXT("text", l->claim[i].text), JSON_TEXT("check", l->claim[i].check));
@@ -59,7 +56,6 @@ enum error lesson_json(const struct lesson *l, const struct lesson_result *r, st
         json_put(j, JSON_BOOL("timed", l->claim[i].timed), JSON_TEXT("numbers", c->numbers));
         json_close(j, '}');
     }
-    json_close(j, ']');
     json_bool(j, "all_hold", r->broken == 0);
     json_object(j, "made_by", JSON_TEXT("engine", ENGINE_VERSION), JSON_TEXT("program_sha256", r->program),
                 JSON_TEXT("files_sha256", r->files));

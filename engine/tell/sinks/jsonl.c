@@ -74,9 +74,7 @@ static enum error jsonl_val(void *sink, int64_t step, const struct val_result *v
 static void jsonl_put_change(struct json *j, const struct sink_event *e) {
     json_int(j, "from", e->change->from);
     json_int(j, "to", e->change->to);
-    json_open(j, "lost", '[');
-    for (int i = 0; i < e->change->nlost; i++) json_int(j, NULL, e->change->lost[i]);
-    json_close(j, ']');
+    json_array(j, "lost", i, e->change->nlost) json_int(j, NULL, e->change->lost[i]);
     json_real(j, "seconds", e->seconds);
 }
 

@@ -27,9 +27,7 @@ static void lab_put_about(struct json *j, const struct lesson_about *a) {
     json_open(j, NULL, '{');
     json_put(j, JSON_TEXT("name", a->name), JSON_TEXT("title", a->title), JSON_TEXT("question", a->question),
              JSON_REAL("minutes", a->minutes));
-    json_open(j, "hand_in", '[');
-    for (int i = 0; a->hand_in && i < a->hand_in->count; i++) json_string(j, NULL, a->hand_in->items[i]->text);
-    json_close(j, ']');
+    json_array(j, "hand_in", i, a->hand_in ? a->hand_in->count : 0) json_string(j, NULL, a->hand_in->items[i]->text);
     json_close(j, '}');
 }
 

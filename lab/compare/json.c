@@ -166,9 +166,7 @@ static void compared_put_head(const struct compared *c, struct json *j) {
              JSON_TEXT("axis", x->axis[0].key));
     json_texts(j, "sides", x->axis[0].label, x->axis[0].count);
     if (x->axis[0].named) compared_put_sides(x, j);
-    json_open(j, "axes", '[');
-    for (int a = 1; a < x->naxes; a++) json_string(j, NULL, x->axis[a].key);
-    json_close(j, ']');
+    json_array(j, "axes", a, x->naxes - 1) json_string(j, NULL, x->axis[a + 1].key);
     json_string(j, "scaling", x->weak ? "weak" : "strong");
     json_int(j, "repeats", c->repeats);
     if (x->nseeds) json_ints(j, "seeds", x->seeds, x->nseeds);

@@ -152,8 +152,7 @@ static enum error tuned_write_best(const struct experiment *x, int cell, const c
     char *path = pool_printf(x->pool, "%s/best%s%s.yaml", folder, *name ? "-" : "", name);
     char *all = text ? pool_printf(x->pool, "# %s\n%s", compare_tuned(x, cell), text) : NULL;
     if (!path || !all) return ERR_MEMORY;
-    for (char *c = path + strlen(folder) + 1; *c; c++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *c)) *c = '-';
+    experiment_clean(path + strlen(folder) + 1);
     return file_replace(path, all, strlen(all));
 }
 

@@ -241,10 +241,9 @@ static enum error settle_cell(struct experiment *x, struct experiment_cell *cell
     int n = result_flatten(cell->start.keys, x->pool, cell->setting, RESULT_SETTINGS);
     cell->nsettings = n + result_flatten(cell->settings.tree, x->pool, cell->setting + n, RESULT_SETTINGS - n);
     char *name = pool_printf(x->pool, "%.60s-%.8s", cell->label, cell->digest);
-    for (char *c = name; c && *c; c++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *c)) *c = '-';
-    cell->name = name;
-    return name ? ERR_NONE : ERR_MEMORY;
+    if (!name) return ERR_MEMORY;
+    cell->name = experiment_clean(name);
+    return ERR_NONE;
 }
 
 /* ---- what is compared ---- */

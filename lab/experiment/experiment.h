@@ -125,6 +125,8 @@ MUST_CHECK enum error experiment_open(const struct experiment_source *source, st
 void experiment_close(struct experiment *x);
 /* The configuration of a cell as a file of its own: without what experiments add to it. NULL: no memory. */
 char *experiment_cell_file(const struct experiment *x, int cell);
+/* Puts '-' for each character that a folder's name may not have; returns it. */
+char *experiment_clean(char *name);
 /* Pairs times measures: what is asked, whatever comes of it. */
 int experiment_questions(const struct experiment *x);
 /* "8 seeds are too few to compare seed by seed ...": so many runs are compared as two groups; NULL: they are not, or no

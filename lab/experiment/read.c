@@ -167,13 +167,17 @@ static void read_practical(struct experiment_reader *r, const struct node *at) {
     }
 }
 
-/* The text with only characters that a folder's name may have. */
+char *experiment_clean(char *name) {
+    for (char *c = name; *c; c++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *c)) *c = '-';
+    return name;
+}
+
 static const char *reader_clean_name(struct pool *pool, const char *text, size_t n) {
     char *name = pool_strndup(pool, text, n < 60 ? n : 60);
-    static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    for (char *c = name; c && *c; c++)
-        if (!strchr(good, *c) || (*c == '.' && c == name)) *c = '-';
-    return name && *name ? name : "experiment";
+    if (!name || !*name) return "experiment";
+    if (*name == '.') *name = '-';
+    return experiment_clean(name);
 }
 
 static const char *experiment_name_of(const struct experiment_source *s, const struct experiment_raw *raw,

@@ -84,6 +84,18 @@ static int lab_copy(const struct cli *cli) {
     return cli_end(lab_copy_files(cli->options, cli->pool));
 }
 
+/* Opens a lab ('head': all but its steps and claims) for what is done with it. */
+static int lab_open(const struct lab_options *o, const char *folder, bool head,
+                    int (*work)(const struct lab_options *o, const struct lesson *l)) {
+    struct lesson *l = pool_alloc(o->pool, sizeof *l);
+    char *report = NULL;
+    if (!l) return cli_fail(ERR_MEMORY);
+    enum error err = head ? lesson_open_head(folder, l, &report) : lesson_open(folder, o->quick, l, &report);
+    int code = err == ERR_NONE ? work(o, l) : cli_reported(err, report);
+    lesson_close(l);
+    return code;
+}
+
 /* ---- run ---- */
 
 /* The folder to work in: one that is named, or a copy of a lab that comes with the program. */
@@ -140,14 +152,8 @@ static int lab_command(const struct cli *cli) {
     struct lab_options *o = cli->options;
     const char *folder;
     o->pool = cli->pool;
-    struct lesson *l = pool_alloc(o->pool, sizeof *l);
-    char *report = NULL;
-    enum error err = l ? lab_find_folder(o, &folder) : ERR_MEMORY;
-    if (err != ERR_NONE) return cli_fail(err);
-    err = lesson_open(folder, o->quick, l, &report);
-    int code = err == ERR_NONE ? lab_run_opened(o, l) : cli_reported(err, report);
-    lesson_close(l);
-    return code;
+    enum error err = lab_find_folder(o, &folder);
+    return err == ERR_NONE ? lab_open(o, folder, false, lab_run_opened) : cli_fail(err);
 }
 
 /* ---- grade ---- */
@@ -209,15 +215,9 @@ static int grade_opened(const struct lab_options *o, const struct lesson *key) {
 
 static int lab_grade(const struct cli *cli) {
     struct lab_options *o = cli->options;
-    struct lesson *key = pool_alloc(cli->pool, sizeof *key);
-    char *report = NULL;
     o->pool = cli->pool;
-    enum error err = key ? grade_check_names(o) : ERR_MEMORY;
-    if (err != ERR_NONE) return cli_fail(err);
-    err = lesson_open_head(o->key, key, &report);
-    int code = err == ERR_NONE ? grade_opened(o, key) : cli_reported(err, report);
-    lesson_close(key);
-    return code;
+    enum error err = grade_check_names(o);
+    return err == ERR_NONE ? lab_open(o, o->key, true, grade_opened) : cli_fail(err);
 }
 
 /* ---- check ---- */
@@ -235,22 +235,19 @@ static enum error check_all(const struct lab_options *o, const struct lesson *ke
     return ERR_NONE;
 }
 
+static int check_opened(const struct lab_options *o, const struct lesson *key) {
+    struct audit *all = pool_alloc(o->pool, (size_t)o->hand_ins.count * sizeof *all);
+    bool good = true;
+    enum error err = all ? check_all(o, key, all) : ERR_MEMORY;
+    if (err != ERR_NONE) return cli_fail(err);
+    for (int i = 0; i < o->hand_ins.count; i++) good &= !all[i].nfindings && all[i].claims == all[i].hold;
+    return good ? 0 : error_exit_code(ERR_RESULT);
+}
+
 static int lab_check(const struct cli *cli) {
     struct lab_options *o = cli->options;
-    struct lesson *key = pool_alloc(cli->pool, sizeof *key);
-    struct audit *all = pool_alloc(cli->pool, (size_t)o->hand_ins.count * sizeof *all);
-    char *report = NULL;
-    bool good = true;
-    if (!key || !all) return cli_fail(ERR_MEMORY);
-    enum error err = lesson_open(o->key, o->quick, key, &report);
-    int code = 0;
-    if (err != ERR_NONE)
-        code = cli_reported(err, report);
-    else if ((err = check_all(o, key, all)) != ERR_NONE)
-        code = cli_fail(err);
-    for (int i = 0; i < o->hand_ins.count && code == 0; i++) good &= !all[i].nfindings && all[i].claims == all[i].hold;
-    lesson_close(key);
-    return good ? code : error_exit_code(ERR_RESULT);
+    o->pool = cli->pool;
+    return lab_open(o, o->key, false, check_opened);
 }
 
 /* ---- the command ---- */

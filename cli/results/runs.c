@@ -123,17 +123,6 @@ static void runs_put_cell(const struct column *c, const struct listed *r, char o
 
 /* ---- for programs ---- */
 
-static void runs_json_tags(const char *key, const char *tags, struct json *j) {
-    json_open(j, key, '[');
-    for (size_t n; *tags; tags += n + (tags[n] == ' ')) {
-        char tag[REMARK_TAG + 1];
-        n = strcspn(tags, " ");
-        snprintf(tag, sizeof tag, "%.*s", (int)n, tags);
-        json_string(j, NULL, tag);
-    }
-    json_close(j, ']');
-}
-
 /* One object with all that is known of a run or an experiment. */
 static void runs_json_row(const struct listed *r, struct json *j) {
     json_open(j, NULL, '{');
@@ -142,7 +131,7 @@ static void runs_json_row(const struct listed *r, struct json *j) {
         if (!(c->whose & (r->experiment ? EXPERIMENT : RUN))) continue;
         double v = runs_is_number(c) ? runs_number_at(c, r) : 0;
         if (c->form == TAGS)
-            runs_json_tags(c->key, r->remark.tags, j);
+            remark_put_tags(&r->remark, j);
         else if (!runs_is_number(c))
             json_string(j, c->key, *runs_text_at(c, r) ? runs_text_at(c, r) : NULL);
         else if (isfinite(v) && (c->form == COUNT || c->form == STEPS))

@@ -60,9 +60,7 @@ static void write_column(const struct table_column *c, struct json *j) {
     if (c->name) json_string(j, "name", c->name);
     if (c->filled && !c->count) json_real(j, "missing", (double)c->fill);
     if (c->filled && c->count) json_string(j, "missing", "none");
-    if (c->count) json_open(j, "categories", '[');
-    for (int64_t k = 0; k < c->count; k++) json_string(j, NULL, c->category[k]);
-    if (c->count) json_close(j, ']');
+    if (c->count) json_texts(j, "categories", c->category, c->count);
     json_close(j, '}');
 }
 

@@ -57,10 +57,7 @@ static void put_tensor(struct json *j, const struct st_tensor *t, size_t offset)
     json_open(j, t->name, '{');
     json_string(j, "dtype", t->dtype);
     json_ints(j, "shape", t->dim, t->ndim);
-    json_open(j, "data_offsets", '[');
-    json_int(j, NULL, (int64_t)offset);
-    json_int(j, NULL, (int64_t)(offset + t->bytes));
-    json_close(j, ']');
+    json_ints(j, "data_offsets", (const int64_t[]){(int64_t)offset, (int64_t)(offset + t->bytes)}, 2);
     json_close(j, '}');
 }
 

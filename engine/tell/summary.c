@@ -82,9 +82,8 @@ static void json_loss(const struct summary *s, struct json *j) {
     json_open(j, "loss", '{');
     json_string(j, "name", s->loss);
     json_real(j, "smoothing", s->smoothing);
-    if (s->class_weights) json_open(j, "class_weights", '[');
-    for (int64_t k = 0; s->class_weights && k < s->classes; k++) json_real(j, NULL, (double)s->class_weights[k]);
-    if (s->class_weights) json_close(j, ']');
+    if (s->class_weights)
+        json_array(j, "class_weights", k, s->classes) json_real(j, NULL, (double)s->class_weights[k]);
     json_close(j, '}');
 }
 

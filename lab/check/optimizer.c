@@ -37,10 +37,6 @@ static void state_check(const struct state *a) {
     guarded_check(a->v, "v");
 }
 
-static void stepper_gradient(float *g, int64_t t) {
-    for (int i = 0; i < N; i++) g[i] = check_value((int)t + 2, i);
-}
-
 static void states_compare(const struct state *a, const struct state *b, const char *what) {
     static const char *const parts[] = {"the weight", "m", "v"};
     const float *x[] = {a->w, a->m, a->v}, *y[] = {b->w, b->m, b->v};
@@ -58,7 +54,7 @@ static void stepper_check_cuts(void *user) {
     struct state whole = state_make(), cut = state_make(), again = state_make();
     float *g = guarded_alloc(N * sizeof *g, "the gradients"), kept[N];
     for (int64_t t = 1; t <= 3; t++) {
-        stepper_gradient(g, t);
+        for (int i = 0; i < N; i++) g[i] = check_value((int)t + 2, i);
         memcpy(kept, g, sizeof kept);
         stepper_step(s, t, 0.01f, whole.w, g, whole.m, whole.v, N);
         if (memcmp(kept, g, sizeof kept) != 0) check_wrong("step %lld writes into the gradients", (long long)t);

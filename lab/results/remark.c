@@ -4,6 +4,7 @@
 #include "engine/base/json.h"
 #include "engine/base/text.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { FILE_MOST = 1 << 14 };
@@ -95,15 +96,23 @@ enum error remark_read(const char *dir, const char *run_id, struct pool *pool, s
     return ERR_NONE;
 }
 
+void remark_put_tags(const struct remark *r, struct json *j) {
+    json_open(j, "tags", '[');
+    for (const char *at = r->tags; *at;) {
+        char tag[REMARK_TAG + 1];
+        size_t n = strcspn(at, " ");
+        snprintf(tag, sizeof tag, "%.*s", (int)n, at);
+        json_string(j, NULL, tag);
+        at += n + (at[n] == ' ');
+    }
+    json_close(j, ']');
+}
+
 enum error remark_save(const char *dir, const char *run_id, const struct remark *r, struct pool *pool) {
     struct json j = {0};
-    char *tags = pool_printf(pool, "%s", r->tags), *left;
-    if (!tags) return ERR_MEMORY;
     json_open(&j, NULL, '{');
     json_put(&j, JSON_TEXT("run_id", run_id), JSON_TEXT("note", r->note));
-    json_open(&j, "tags", '[');
-    for (char *tag = strtok_r(tags, " ", &left); tag; tag = strtok_r(NULL, " ", &left)) json_string(&j, NULL, tag);
-    json_close(&j, ']');
+    remark_put_tags(r, &j);
     json_close(&j, '}');
     return json_save(&j, ERR_NONE, pool_printf(pool, "%s/note.json", dir));
 }

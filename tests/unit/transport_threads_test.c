@@ -5,6 +5,7 @@
 #include "transport/launch/launch.h"
 #include "transport/link/board.h"
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,11 +184,50 @@ static void who_left_is_named_at_the_gate(void **unused) {
     meeting_free(m);
 }
 
+/* Ranks that find each other on one core go apart, and may go back. */
+static enum error begin_on_one_core(void *user, int rank) {
+    enum { TURNS = 4, CALLS = 4 };
+    struct group *g;
+    struct group_params p = {
+        .rank = rank, .size = 2, .link = "thread", .algorithm = "auto", .timeout = 60, .meeting = user};
+    cpu_set_t may, one, now;
+    int first = 0;
+    CPU_ZERO(&one);
+    if (sched_getaffinity(0, sizeof may, &may)) return FAIL(ERR_IO, "no affinity");
+    while (!CPU_ISSET(first, &may)) first++;
+    CPU_SET(first, &one);
+    TRY(group_open(&p, &g));
+    enum error err = ERR_NONE;
+    for (int i = 0; i < TURNS * CALLS && !err;
+         i++) { /* the last call of a turn finds that the others were on one core */
+        bool last = i % CALLS == CALLS - 1;
+        if (last) usleep(rank ? 25000 : 50000); /* rank 1 has the core alone, and waits for the other */
+        if (sched_setaffinity(0, sizeof may, last ? &may : &one)) err = FAIL(ERR_IO, "cannot set the affinity");
+        if (!err) err = group_barrier(g);
+        if (!err && last && (sched_getaffinity(0, sizeof now, &now) || !CPU_EQUAL(&may, &now)))
+            err = FAIL(ERR_BUG, "rank %d may use %d cores of %d", rank, CPU_COUNT(&now), CPU_COUNT(&may));
+    }
+    group_close(g);
+    return err;
+}
+
+static void ranks_on_one_core_go_apart(void **unused) {
+    struct meeting *m;
+    (void)unused;
+    assert_ok(meeting_create(2, &m));
+    assert_ok(launch_threads(2, begin_on_one_core, m));
+    meeting_free(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_run_at_once),         cmocka_unit_test(first_failure_wins),
-        cmocka_unit_test(who_was_lost_tells_more), cmocka_unit_test(any_rank_may_fail),
-        cmocka_unit_test(many_ranks_sum),          cmocka_unit_test(who_left_is_named_at_the_gate),
+        cmocka_unit_test(all_run_at_once),
+        cmocka_unit_test(first_failure_wins),
+        cmocka_unit_test(who_was_lost_tells_more),
+        cmocka_unit_test(any_rank_may_fail),
+        cmocka_unit_test(many_ranks_sum),
+        cmocka_unit_test(who_left_is_named_at_the_gate),
+        cmocka_unit_test(ranks_on_one_core_go_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -273,8 +273,7 @@ static bool wait_spin(const struct shared *s, const struct wait *w, int64_t ns) 
     return false;
 }
 
-/* Whether the peer made its last calls on this core: it cannot come while this rank spins, but goes to another core when
- * this rank wakes it. */
+/* Whether the peer made its last calls on this core: it cannot come while this rank spins. */
 static bool wait_shares_core(const struct shared *s, int lane, const struct wait *w) {
     if (lane >= LANES || w->gate) return false;
     const struct posted *theirs = s->board->member[w->peer[0]].posted[lane];
@@ -284,11 +283,26 @@ static bool wait_shares_core(const struct shared *s, int lane, const struct wait
     return true;
 }
 
+/* Moves this thread to another core, so that the two no longer take turns: to a scheduler that sees only how many want a
+ * core, they look like one. Of the two the rank of higher number moves, and not often, as the other core may be worse. */
+static bool wait_change_core(const struct shared *s, int peer) {
+    enum { PAUSE = 20000000 };
+    static _Thread_local int64_t changed;
+    int64_t now = clock_ns();
+    cpu_set_t may, others;
+    if (s->link.params.rank < peer || now < changed + PAUSE || sched_getaffinity(0, sizeof may, &may)) return false;
+    changed = now;
+    others = may;
+    CPU_CLR((size_t)sched_getcpu(), &others);
+    if (!CPU_COUNT(&others) || sched_setaffinity(0, sizeof others, &others)) return false;
+    return sched_setaffinity(0, sizeof may, &may) == 0;
+}
+
 enum error wait_for(struct shared *s, int lane, const struct wait *w) {
     bool patient = lane < LANES && s->link.patient[lane] && (s->roomy || !s->crowd); /* else others have more to do */
     const struct spin_patience *p = &patiences[s->roomy][patient];
     wait_take_short_turns();
-    if (s->roomy && wait_shares_core(s, lane, w)) return wait_sleep(s, lane, w);
+    if (s->roomy && wait_shares_core(s, lane, w) && !wait_change_core(s, w->peer[0])) return wait_sleep(s, lane, w);
     bool stop = wait_spin(s, w, p->spin);
     for (int i = 0; i < p->yields && !stop; i++) {
         sched_yield();

@@ -127,7 +127,8 @@ ENGINE_API int engine_barrier(struct engine_group *g);
 /* These calls run beside the caller's own work, up to 256 at a time, in the order of their starts; any thread may wait
  * for them, in any order. Every work needs engine_work_wait once. Until that has returned, the caller neither reads nor
  * writes the work's memory (recv or buf), except that it may read buf of a send. 'send' is read at the start, except by
- * reduce, reduce_scatter, all_to_all, gather and scatter. On failure *out is NULL. A call that is started on one rank is started on all. */
+ * reduce, reduce_scatter, all_to_all, gather and scatter. On failure *out is NULL. A call that is started on one rank
+ * is started on all. */
 ENGINE_API int engine_all_reduce_start(struct engine_group *g, const void *send, void *recv, long long count,
                                        enum engine_type type, enum engine_op op, struct engine_work **out);
 ENGINE_API int engine_reduce_start(struct engine_group *g, const void *send, void *recv, long long count,

@@ -117,8 +117,10 @@ static void rate_tell(const struct rate_options *o, const struct rate_curve *c) 
                          : "");
     printf(
         "Proposed is the first, or a third of the second where that is smaller: a run of %d steps makes a guess, and\n"
-        "engine sweep compares whole trainings.\n\nengine run %s --set optimizer.lr=%g\n",
-        c->n, o->words.of[1], f->rate);
+        "engine sweep compares whole trainings.\n\nengine run %s",
+        c->n, o->words.of[1]);
+    for (int i = 0; i < o->config.nsets; i++) printf(" --set '%s'", o->config.sets[i]);
+    printf(" --set optimizer.lr=%g\n", f->rate);
 }
 
 static enum error rate_json(const struct rate_curve *c) {

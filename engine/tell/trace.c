@@ -214,7 +214,7 @@ enum error trace_write(const struct trace *tr, const struct trace_rank *r, const
     size_t room = sizeof(struct trace_head) + (size_t)r->nbuckets * sizeof *r->bucket + TRACE_NAMES_MOST;
     void *file;
     for (int i = 0; i < TRACE_WRITERS; i++) room += (size_t)tr->writers[i].room * sizeof(struct trace_record);
-    TRY(memory_alloc(room, &file));
+    TRY(memory_alloc_sparse(room, &file)); /* a rank has little time for this when another has died */
     enum error err = file_replace(path, file, file_fill(tr, r, file));
     memory_free(file);
     return err;

@@ -42,9 +42,10 @@ struct start { /* of all rounds */
 /* Seconds that another node has to come, once its ranks must have ended. */
 enum { MEET_S = 2 };
 
-/* Seconds that the other ranks have to end: those of a GPU end what its libraries hold, and abort NCCL. */
+/* Seconds that the other ranks have to end: those of a GPU end what its libraries hold, and abort NCCL; a trace is written. */
 static double grace_of(const struct job *job) {
-    return device_find(job->settings->config.devices.kind)->units ? 10 : 0.5;
+    const struct run_config *c = &job->settings->config;
+    return device_find(c->devices.kind)->units ? 10 : c->log.trace_first ? 3 : 0.5;
 }
 
 /* Seconds that rank 0 has to come to the end of its step, after which it saves what the last one has left. */

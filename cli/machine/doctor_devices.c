@@ -24,6 +24,66 @@ static void doctor_say_software(struct doctor *d, enum doctor_level lacking, con
         doctor_say(d, DOCTOR_OK, "%s%s%s", s->version, *s->where ? "  " : "", s->where);
 }
 
+/* ---- products ---- */
+
+enum { ROWS = 70, IN = 130, OUT = 90 }; /* no multiples of what a kernel takes at once */
+struct product {
+    float x[ROWS * IN], w[OUT * IN], dy[ROWS * OUT], y[ROWS * OUT], dx[ROWS * IN], dw[OUT * IN];
+};
+
+/* Sixteenths, of which every precision holds each and f32 each sum: kernels may add them in any order. */
+static void product_fill(float *v, int n) {
+    for (int i = 0; i < n; i++) v[i] = (float)(i * 7919 % 17 - 8) / 16;
+}
+
+static enum error product_compute(struct device *dev, enum precision precision, struct product *m) {
+    const struct op_desc d = {.kind = OP_LINEAR, .n = ROWS, .x = {1, {IN}}, .y = {1, {OUT}}, .precision = precision};
+    struct op_args a = {
+        .x = {m->x}, .w = {m->w}, .dy = m->dy, .y = m->y, .dx = {m->dx}, .dw = {m->dw}, .training = true};
+    struct op *op;
+    product_fill(m->x, ROWS * IN);
+    product_fill(m->w, OUT * IN);
+    product_fill(m->dy, ROWS * OUT);
+    TRY(op_create(dev, &d, &op));
+    enum error err = memory_alloc(op->saved_bytes, &a.saved);
+    if (err == ERR_NONE) err = memory_alloc(op->scratch_bytes, &a.scratch);
+    if (err == ERR_NONE) err = op->impl->forward(op, &a);
+    if (err == ERR_NONE) err = op->impl->backward(op, &a);
+    memory_free(a.saved);
+    memory_free(a.scratch);
+    op_free(op);
+    return err;
+}
+
+static enum error product_open(const struct device_ops *kind, enum precision precision, struct product *m) {
+    const struct device_params p = {.count = 1, .threads = 1};
+    struct device *dev;
+    TRY(kind->open(&p, &dev));
+    enum error err = product_compute(dev, precision, m);
+    kind->close(dev);
+    return err;
+}
+
+/* Products of a linear layer by the kernels that are used here, beside those of plain C. */
+static void doctor_check_products(struct doctor *d, const struct device_ops *kind) {
+    static struct product plain, got;
+    static const char *const names[] = {[PRECISION_F32] = "f32", [PRECISION_BF16] = "bf16"};
+    doctor_begin(d, "products");
+    enum error err = product_open(device_find("ref"), PRECISION_F32, &plain);
+    for (int p = PRECISION_F32; p <= PRECISION_BF16 && err == ERR_NONE; p++) {
+        err = product_open(kind, (enum precision)p, &got);
+        if (err == ERR_NONE && memcmp(&plain, &got, sizeof got) != 0)
+            err = FAIL(ERR_DEVICE,
+                       "those of %s differ from plain C's on this processor\n"
+                       "ENGINE_ISA=base does without its vectors; please report it, with the lines above",
+                       names[p]);
+    }
+    if (err == ERR_NONE)
+        doctor_say(d, DOCTOR_OK, "of f32 and bf16, forward and backward: as plain C has them");
+    else
+        doctor_error(d, DOCTOR_MISSING);
+}
+
 /* ---- one unit ---- */
 
 enum { SAMPLE = 1000, PATIENCE = 30 };
@@ -193,13 +253,16 @@ static void doctor_check_units(struct doctor *d, const struct device_ops *kind) 
 }
 
 static void doctor_check_kind(struct doctor *d, const struct device_ops *kind) {
-    struct device_software s;
+    struct device_software s = {0};
     int units;
     bool here = !kind->units || kind->units(&units) == ERR_NONE;
     enum doctor_level lacking = here ? DOCTOR_MISSING : doctor_missing_level(d, kind);
     for (int i = 0; kind->software && kind->software(i, &s); i++)
         if (lacking == DOCTOR_MISSING) doctor_say_software(d, lacking, &s);
-    if (kind->units) doctor_check_units(d, kind);
+    if (kind->units)
+        doctor_check_units(d, kind);
+    else if (kind->software && !*s.missing)
+        doctor_check_products(d, kind);
 }
 
 void doctor_devices(struct doctor *d) {

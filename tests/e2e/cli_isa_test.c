@@ -80,6 +80,23 @@ static void a_level_is_run_and_shown(void **state) {
     assert_non_null(strstr(p.out, shown));
 }
 
+/* Each level that is here multiplies as plain C does. */
+static void doctor_tries_products(void **state) {
+    static const char *const levels[] = {"base", "v3", "v4", "v4bf16", "amx", "neon"};
+    int tried = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        if (!has(levels[i])) continue;
+        setenv("ENGINE_ISA", levels[i], 1);
+        program_run(&p, 60, "doctor", NULL);
+        unsetenv("ENGINE_ISA");
+        if (!strstr(p.out, "ok       products         of f32 and bf16, forward and backward: as plain C has them"))
+            fail_msg("%s: %s%s", levels[i], p.out, p.err);
+        tried++;
+    }
+    assert_true(tried > 0);
+}
+
 static void fused_levels_end_in_the_same_weights(void **state) {
     (void)state;
     char v3[80], v4[80];
@@ -110,9 +127,8 @@ static void emulated_products_are_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unknown_levels_are_refused),
-        cmocka_unit_test(a_level_is_run_and_shown),
-        cmocka_unit_test(fused_levels_end_in_the_same_weights),
+        cmocka_unit_test(unknown_levels_are_refused), cmocka_unit_test(a_level_is_run_and_shown),
+        cmocka_unit_test(doctor_tries_products),      cmocka_unit_test(fused_levels_end_in_the_same_weights),
         cmocka_unit_test(emulated_products_are_told),
     };
     return cmocka_run_group_tests_name("the variable ENGINE_ISA", tests, find_lowest, NULL);

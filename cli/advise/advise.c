@@ -61,7 +61,6 @@ static enum error advising_show(const struct advising *g) {
     if (!r) return ERR_MEMORY;
     TRY(advise_report(&g->advice, r));
     TRY(o->json ? cli_json(advise_json(&g->advice, &j), &j, stdout) : report_write(r, REPORT_TXT, stdout));
-    if (fflush(stdout) != 0) return FAIL(ERR_IO, "cannot write the advice");
     return o->out ? report_save(r, report_format_of(o->out), o->out, &bytes) : ERR_NONE;
 }
 

@@ -129,8 +129,7 @@ static enum error report_to_text(const struct report *r, FILE *out) {
 enum error report_write(const struct report *r, enum report_format format, FILE *out) {
     static enum error (*const writers[])(const struct report *, FILE *) = {report_html, report_to_markdown,
                                                                            report_to_text, report_to_svg};
-    TRY(writers[format](r, out));
-    return fflush(out) == 0 && !ferror(out) ? ERR_NONE : FAIL(ERR_IO, "cannot write the report");
+    return writers[format](r, out);
 }
 
 enum error report_save(const struct report *r, enum report_format format, const char *path, double *bytes) {

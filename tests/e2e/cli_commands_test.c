@@ -191,12 +191,15 @@ static void a_reader_that_has_gone_is_no_failure(void **state) {
         assert_true(file_exists(summary));
     }
     static const char table[] =
-        "{ \"$1\" simulate --devices 2 --set data.train=400 --set threads=1; echo $? >\"$2\"; } "
-        "2>\"$2.err\" | true; cat \"$2\" \"$2.err\"";
-    program_spawn(
-        &p, (const char *const[]){"sh", "-c", table, "sh", ENGINE_BINARY_DIR "/engine", scratch_path("table"), NULL});
-    assert_true(program_wait(&p, 60));
-    if (atoi(p.out) != 0 || strstr(p.out, "error")) fail_msg("%s", p.out);
+        "{ \"$1\" $3 --set data.train=400 --set threads=1; echo $? >\"$2\"; } 2>\"$2.err\" | true; "
+        "cat \"$2\" \"$2.err\"";
+    static const char *const tables[] = {"simulate --devices 2", "advise --devices 2 --link 1Gbit,50us"};
+    for (int i = 0; i < 2; i++) {
+        program_spawn(&p, (const char *const[]){"sh", "-c", table, "sh", ENGINE_BINARY_DIR "/engine",
+                                                scratch_path("table"), tables[i], NULL});
+        assert_true(program_wait(&p, 60));
+        if (atoi(p.out) != 0 || strstr(p.out, "error")) fail_msg("%s: %s", tables[i], p.out);
+    }
     save_text(scratch_path("race.yaml"), "base: {model: mlp}\nmetrics: [step_time]\n");
     program_run(&p, 20, "run", scratch_path("race.yaml"), NULL);
     assert_int_equal(p.code, 78);

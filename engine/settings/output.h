@@ -16,12 +16,7 @@ struct checkpoint_config {
     int64_t keep;
     const char *best;   /* off, or a name of metric_find that validation measures */
     const char *resume; /* never | auto | PATH */
-    int data;           /* enum sink_kind {
-#define SINK(name) SINK_##name,
-#include "engine/settings/sinks.def"
-    SINK_KINDS
-};
-enum resumed_data */
+    int data;           /* enum resumed_data */
 };
 struct log_config {
     const char *dir; /* runs/$name-$time */

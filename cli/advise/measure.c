@@ -266,16 +266,14 @@ static enum error measure_in(struct advising *g, const char *precision) {
 
 /* A precision that this machine cannot compute in is left out, and said. */
 static enum error measure_steps(struct advising *g) {
-    static const char *const names[] = {
-        [PRECISION_F32] = "f32", [PRECISION_BF16] = "bf16", [PRECISION_FP16] = "fp16", [PRECISION_TF32] = "tf32"};
     const struct run_config *c = &g->settings.config;
     unsigned can = device_find(c->devices.kind)->precisions;
-    TRY(measure_in(g, names[c->precision]));
+    TRY(measure_in(g, precision_name(c->precision)));
     for (int p = 0; p <= PRECISION_TF32; p++) {
         if (p == c->precision || !(can & 1u << p)) continue;
-        if (measure_in(g, names[p]) == ERR_NONE) continue;
+        if (measure_in(g, precision_name(p)) == ERR_NONE) continue;
         if (stop_signal()) return FAIL(ERR_RESULT, "stopped");
-        advise_note(&g->notes, "%s was not measured: %s.", names[p], error_message());
+        advise_note(&g->notes, "%s was not measured: %s.", precision_name(p), error_message());
     }
     return ERR_NONE;
 }

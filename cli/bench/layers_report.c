@@ -5,7 +5,6 @@
 #include "engine/model/graph.h"
 
 static const char *const layouts[] = {"plain", "blocked", "last"};
-static const char *const precisions[] = {"f32", "bf16", "fp16", "tf32"};
 
 static bool layers_is_fused_act(const struct op_desc *d) {
     return !op_row(d->kind)->activates && d->act != ACT_NONE;
@@ -64,11 +63,11 @@ static void layers_print_head(const struct layers_result *r, FILE *out) {
     fprintf(out,
             "%s, input %s, %lld classes, batch %lld, %s, %lld thread%s%s%s; medians of %d passes "
             "(%s)\n",
-            r->model, r->input, (long long)r->classes, (long long)r->n, precisions[r->precision], (long long)r->threads,
-            r->threads == 1 ? "" : "s", r->isa ? ", level " : "", r->isa ? r->isa : "", r->passes,
-            r->processor ? "processor time" : "time");
+            r->model, r->input, (long long)r->classes, (long long)r->n, precision_name(r->precision),
+            (long long)r->threads, r->threads == 1 ? "" : "s", r->isa ? ", level " : "", r->isa ? r->isa : "",
+            r->passes, r->processor ? "processor time" : "time");
     fprintf(out, "peak %.1f GFLOP/s: a product of %d x %d in %s\n\n", r->gemm * 1e-9, r->side, r->side,
-            precisions[r->precision]);
+            precision_name(r->precision));
     fprintf(out, "%-22s %-24s %-10s %-7s %-12s %9s %9s %8s %9s %8s %9s\n", "layer", "op", "by", "layout", "out",
             "fwd ms", "bwd ms", "share", "GFLOP/s", "of peak", "bytes");
 }
@@ -114,9 +113,9 @@ static enum error layers_print_json(const struct layers_result *r, FILE *out) {
     struct json j = {0};
     json_open(&j, NULL, '{');
     json_put(&j, JSON_TEXT("model", r->model), JSON_TEXT("input", r->input), JSON_INT("classes", r->classes),
-             JSON_INT("batch", r->n), JSON_TEXT("precision", precisions[r->precision]), JSON_INT("threads", r->threads),
-             JSON_TEXT("isa", r->isa), JSON_INT("passes", r->passes), JSON_REAL("gemm_gflops", r->gemm * 1e-9),
-             JSON_INT("fused", r->fused));
+             JSON_INT("batch", r->n), JSON_TEXT("precision", precision_name(r->precision)),
+             JSON_INT("threads", r->threads), JSON_TEXT("isa", r->isa), JSON_INT("passes", r->passes),
+             JSON_REAL("gemm_gflops", r->gemm * 1e-9), JSON_INT("fused", r->fused));
     json_array(&j, "layers", i, r->count) layers_row_json(r, &r->rows[i], &j);
     layers_json_pair(&j, "layers_ms", t.seconds, 1e3);
     layers_json_pair(&j, "passes_ms", r->pass, 1e3);

@@ -67,16 +67,15 @@ static enum error product_open(const struct device_ops *kind, enum precision pre
 /* Products of a linear layer by the kernels that are used here, beside those of plain C. */
 static void doctor_check_products(struct doctor *d, const struct device_ops *kind) {
     static struct product plain, got;
-    static const char *const names[] = {[PRECISION_F32] = "f32", [PRECISION_BF16] = "bf16"};
     doctor_begin(d, "products");
     enum error err = product_open(device_find("ref"), PRECISION_F32, &plain);
-    for (int p = PRECISION_F32; p <= PRECISION_BF16 && err == ERR_NONE; p++) {
-        err = product_open(kind, (enum precision)p, &got);
+    for (enum precision p = PRECISION_F32; p <= PRECISION_BF16 && err == ERR_NONE; p++) {
+        err = product_open(kind, p, &got);
         if (err == ERR_NONE && memcmp(&plain, &got, sizeof got) != 0)
             err = FAIL(ERR_DEVICE,
                        "those of %s differ from plain C's on this processor\n"
                        "ENGINE_ISA=base does without its vectors; please report it, with the lines above",
-                       names[p]);
+                       precision_name(p));
     }
     if (err == ERR_NONE)
         doctor_say(d, DOCTOR_OK, "of f32 and bf16, forward and backward: as plain C has them");

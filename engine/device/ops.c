@@ -37,6 +37,12 @@ const char *act_name(enum activation act) {
     return activations[act].name;
 }
 
+const char *precision_name(enum precision p) {
+    static const char *const names[] = {
+        [PRECISION_F32] = "f32", [PRECISION_BF16] = "bf16", [PRECISION_FP16] = "fp16", [PRECISION_TF32] = "tf32"};
+    return names[p];
+}
+
 bool act_is_fused(enum activation act) {
     return activations[act].fused;
 }

@@ -42,6 +42,7 @@ enum precision {
     PRECISION_FP16, /* with loss scaling: no CPU has it */
     PRECISION_TF32  /* f32 whose factors have 10 bits of mantissa: no CPU has it */
 };
+const char *precision_name(enum precision p);
 /* How values lie in memory: images (blocked ones have channels that are a multiple of LAYOUT_BLOCK), and rows. Ops on
  * which layout has no bearing (activation, add) take either, the same for all that they read and write. Plain C knows
  * plain alone. */

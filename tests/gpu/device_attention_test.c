@@ -10,8 +10,6 @@
 #include <string.h>
 
 static struct device *dev, *ref;
-static const char *const precision_names[] = {"f32", "bf16", "fp16", "tf32"};
-
 static int open_devices(void **state) {
     struct device_params p = {.index = 0, .count = 1, .threads = 1};
     (void)state;
@@ -167,7 +165,7 @@ static void check(int64_t n, int64_t positions, int heads, int64_t size, bool ca
     double y = error_of(got.y, want.y, got.ys), dx = error_of(got.dx, want.dx, got.xs);
     if (!(y <= y_most && dx <= dx_most))
         fail_msg("%lld x %lld positions, %d heads of %lld, %s, %s: y is off by %g, dx by %g", (long long)n,
-                 (long long)positions, heads, (long long)size, causal ? "causal" : "all", precision_names[p], y, dx);
+                 (long long)positions, heads, (long long)size, causal ? "causal" : "all", precision_name(p), y, dx);
     values_free(&got);
     values_free(&want);
 }

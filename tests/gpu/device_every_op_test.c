@@ -8,8 +8,6 @@
 #include "engine/base/half.h"
 #include "engine/device/runtime.h"
 
-static const char *const precision_names[] = {"f32", "bf16", "fp16", "tf32"};
-
 /* ---- types ---------------------------------------------------------------------------------- */
 static bool is_half(enum precision p) {
     return p == PRECISION_BF16 || p == PRECISION_FP16;
@@ -271,12 +269,12 @@ static void compare_there(const struct run *got, const struct run *expected, con
     for (int t = 0; t < OUTPUTS; t++) {
         double e = is_compared(c, t) ? error_of(got->out[t], expected->out[t], got->out_size[t]) : 0;
         if (!(e <= bound_of(d)))
-            fail_msg("%s by %s in %s, layouts %d and %d: %s is off by %g", c->name, impl, precision_names[d->precision],
+            fail_msg("%s by %s in %s, layouts %d and %d: %s is off by %g", c->name, impl, precision_name(d->precision),
                      (int)d->x_layout, (int)d->y_layout, output_names[t], e);
     }
     double most = is_half(d->precision) ? 1e-3 : 1e-5;
     if (!(fabs(got->sums[0] - expected->sums[0]) <= most * fabs(expected->sums[0])))
-        fail_msg("%s by %s in %s: the loss is %g, not %g", c->name, impl, precision_names[d->precision], got->sums[0],
+        fail_msg("%s by %s in %s: the loss is %g, not %g", c->name, impl, precision_name(d->precision), got->sums[0],
                  expected->sums[0]);
     if (!(fabs(got->sums[1] - expected->sums[1]) <= 1e-12 * fabs(expected->sums[1])))
         fail_msg("%s by %s: %g right answers, not %g", c->name, impl, got->sums[1], expected->sums[1]);
@@ -288,7 +286,7 @@ static void check_on(struct device *dev, struct device *ref, const struct op_cas
     struct op *op = NULL;
     struct run expected, first, again;
     if (op_create(dev, d, &op) != ERR_NONE)
-        fail_msg("%s in %s: %s", c->name, precision_names[d->precision], error_message());
+        fail_msg("%s in %s: %s", c->name, precision_name(d->precision), error_message());
     run_init(&expected, c);
     run_here(&expected, ref, d);
     run_init(&first, c);

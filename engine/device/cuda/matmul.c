@@ -100,14 +100,13 @@ static enum error preference_fill(cublasLtMatmulPreference_t f) {
 
 /* What the library says of a product that it has no kernel for, or success with a count of 0. */
 static enum error no_way(const struct matmul_product *p, cublasStatus_t why) {
-    static const char *const names[] = {"f32", "bf16", "fp16", "tf32"};
     bool refused =
         why == CUBLAS_STATUS_SUCCESS || why == CUBLAS_STATUS_NOT_SUPPORTED || why == CUBLAS_STATUS_INVALID_VALUE;
     if (!refused) return cublas_failed(why, "asking for a product");
     return FAIL(ERR_CONFIG,
                 "cuBLASLt knows no way to multiply (%" PRId64 ", %" PRId64 ") by (%" PRId64 ", %" PRId64
                 ") in %s here: %s\nanother precision, or a layer with a multiple of 8 features, may have one",
-                p->m, p->k, p->k, p->n, names[p->precision],
+                p->m, p->k, p->k, p->n, precision_name(p->precision),
                 why == CUBLAS_STATUS_SUCCESS ? "none fits" : blaslt.GetStatusString(why));
 }
 
